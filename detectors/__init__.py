@@ -1,0 +1,1 @@
+"""The catalogue: one pathology, one file."""

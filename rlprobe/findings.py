@@ -1,0 +1,198 @@
+"""What is said about a run: findings, incidents, coverage, the report. Frozen values, no I/O."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Literal
+
+from rlprobe.values import Attempt, Problem
+
+State = Literal["ongoing", "recovered", "ended_run"]
+CoverageState = Literal["fired", "clean", "not_checked", "inconclusive", "failed"]
+Verdict = Literal["pass", "warn", "fail", "not_judged"]
+
+
+class Severity(enum.IntEnum):
+    """How much harm: info = worth knowing, warning = learning harmed, critical = run harmed."""
+
+    INFO = 0
+    WARNING = 1
+    CRITICAL = 2
+
+    @property
+    def label(self) -> str:
+        """The lower-case word used in JSON, configuration and flags."""
+        return self.name.lower()
+
+    @classmethod
+    def parse(cls, word: str) -> Severity:
+        """The severity for its lower-case word; ValueError for anything else."""
+        try:
+            return cls[word.upper()]
+        except KeyError:
+            raise ValueError(f"not a severity: {word!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One number that a finding rests on.
+
+    Attributes:
+        metric: canonical metric name, or `event:<kind>` / `samples`.
+        step: where the number was read; None for a number over the whole run.
+        value: the number; may be NaN or Inf.
+        baseline: what it is compared with (the run's own past, a knob), if anything.
+        rank: the rank it belongs to; None for a global value.
+        note: what the number is, in a few words.
+    """
+
+    metric: str
+    step: int | None
+    value: float
+    baseline: float | None = None
+    rank: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One episode of one pathology.
+
+    Attributes:
+        first_bad_step: first step that belongs to the episode, not the step of being sure.
+        last_bad_step: last step that belongs to it; the last step of the run while ongoing.
+        confidence: 0..1, the share of such findings expected to be right.
+        variant: which rule or regime of the detector fired, or None.
+        summary: one or two sentences with the numbers; every number is in `evidence`.
+        remedies: what to try, most likely cure first.
+        samples: `sample_id`s of rollouts worth reading.
+        caused_by: `key` of the finding this one follows from; set by the incident builder.
+    """
+
+    detector: str
+    severity: Severity
+    confidence: float
+    first_bad_step: int
+    last_bad_step: int
+    state: State
+    summary: str
+    evidence: tuple[Evidence, ...]
+    remedies: tuple[str, ...]
+    variant: str | None = None
+    metrics: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    samples: tuple[str, ...] = ()
+    caused_by: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Identity within one report: `DETECTOR[:variant]@first_bad_step[/metric]`."""
+        variant = f":{self.variant}" if self.variant else ""
+        metric = f"/{self.metrics[0]}" if self.metrics else ""
+        return f"{self.detector}{variant}@{self.first_bad_step}{metric}"
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The checkpoint to go back to.
+
+    Attributes:
+        lacks: parts needed to resume that the checkpoint is known not to hold.
+        has: parts it is known to hold; empty when nothing is known of its content.
+    """
+
+    step: int
+    path: str
+    has: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One finding of an incident, with its lead: steps after the root's onset."""
+
+    key: str
+    detector: str
+    step: int
+    lead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Findings linked by cause: a root, then its consequences in order of onset.
+
+    Attributes:
+        root: `key` of the root finding.
+        severity: the highest severity in the chain.
+        last_good_step: last logged step before the root's onset; None when the run began bad.
+        ended_run: whether the run died of it.
+        story: one paragraph that an engineer would send to the team.
+    """
+
+    root: str
+    severity: Severity
+    chain: tuple[Link, ...]
+    last_good_step: int | None
+    restore: Restore | None
+    ended_run: bool
+    story: str
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What became of one detector: fired, clean, not_checked, inconclusive or failed, and why."""
+
+    detector: str
+    state: CoverageState
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What was scanned.
+
+    Attributes:
+        source: how it was read: `recording`, or the importer's format name.
+        rows: metric rows read.
+        ranks: ranks that reported; 0 when only global values are known.
+        notes: assumptions made while reading, e.g. that steps are row numbers.
+        health: what the recorder says it lost, e.g. `0 rows dropped`; empty when nothing is known.
+    """
+
+    id: str
+    source: str
+    framework: str | None
+    algorithm: str | None
+    first_step: int | None
+    last_step: int | None
+    rows: int
+    attempts: tuple[Attempt, ...]
+    ranks: int
+    notes: tuple[str, ...] = ()
+    health: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanReport:
+    """Everything a scan has to say about one run."""
+
+    path: str
+    run: RunSummary
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    incidents: tuple[Incident, ...]
+    coverage: tuple[Coverage, ...]
+    unmapped_metrics: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def finding(self, key: str) -> Finding:
+        """The finding with this key; KeyError if there is none."""
+        for finding in self.findings:
+            if finding.key == key:
+                return finding
+        raise KeyError(key)
+
+    def roots(self) -> tuple[Finding, ...]:
+        """The root findings, in the order of the incidents."""
+        return tuple(self.finding(incident.root) for incident in self.incidents)

@@ -1,0 +1,219 @@
+"""A recording on disk, behind the `Run` interface."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rlprobe import schema
+from rlprobe.errors import InputError
+from rlprobe.store import layout, manifest, shards
+from rlprobe.store.frame import Frame, empty_frame
+from rlprobe.store.run import RunInfo
+from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray, Problem, Rollout
+
+_EAGER_SHARDS = 64  # above this, opening every shard once per metric costs more than memory
+
+
+class Recording:
+    """One run directory. Readable while it is written, and after any kind of death."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_dir() or not layout.is_recording(path):
+            raise InputError(f"Couldn't read '{path}' as a recording: no {layout.MANIFEST} in it")
+        self.path = path
+        self._manifest = manifest.read(path)
+        self._problems: list[Problem] = []
+        if not self._manifest:
+            self._problems.append(
+                Problem(str(path / layout.MANIFEST), "missing or torn; the tables are read without")
+            )
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What could not be read, so far."""
+        return tuple(self._problems)
+
+    @cached_property
+    def info(self) -> RunInfo:
+        """What the run is."""
+        raw = self._manifest
+        return RunInfo(
+            path=str(self.path),
+            id=str(raw.get("id", self.path.name)),
+            source="recording",
+            framework=raw.get("framework"),
+            algorithm=raw.get("algorithm"),
+            model=raw.get("model"),
+            world_size=int(raw.get("world_size", 1)),
+            settings=raw.get("config", {}),
+            attempts=self._attempts(),
+            health=_health_sentence(manifest.health(self.path)),
+            unmapped=tuple(name for name in self.steps.names if schema.metric(name) is None),
+            records_end=True,
+        )
+
+    def _attempts(self) -> tuple[Attempt, ...]:
+        found = manifest.attempts(self.path)
+        return tuple(replace(attempt, **self._span(attempt.number)) for attempt in found)
+
+    def _span(self, attempt: int) -> dict[str, int]:
+        steps = self.steps.step[self.steps.attempt == attempt]
+        if not len(steps):
+            return {}
+        return {"first_step": int(steps.min()), "last_step": int(steps.max())}
+
+    @cached_property
+    def steps(self) -> Frame:
+        """Global metrics."""
+        return self._frame("steps")
+
+    @cached_property
+    def ranks(self) -> Frame:
+        """Metrics of single ranks."""
+        return self._frame("ranks")
+
+    def _open(self, table: str) -> list[pq.ParquetFile]:
+        opened, problems = shards.open_table(self.path / table)
+        self._problems.extend(problems)
+        return opened
+
+    def _frame(self, table: str) -> Frame:
+        opened = self._open(table)
+        if not opened:
+            return empty_frame()
+        fixed = {column.name for column in schema.tables()[table].columns} - {"tokens_seen"}
+        present = {name for file in opened for name in file.schema_arrow.names}
+        if len(opened) > _EAGER_SHARDS:
+            whole = shards.concat([file.read(use_threads=False) for file in opened])
+            read = whole.select
+        else:
+            read = _lazy_reader(opened)
+        keys = read([name for name in ("step", "attempt", "rank", "time") if name in present])
+        return Frame(
+            step=_integers(keys, "step"),
+            attempt=_integers(keys, "attempt"),
+            rank=_integers(keys, "rank") if table == "ranks" else np.zeros(len(keys), np.int64),
+            time=_seconds(keys["time"]),
+            names=tuple(sorted(present - fixed)),
+            load=lambda name: _values(read([name]).column(0)),
+        )
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """Events in order of time."""
+        rows, problems = shards.read_rows(self.path / "events")
+        self._problems.extend(problems)
+        return tuple(_event(row) for row in sorted(rows, key=lambda row: row["time"]))
+
+    @cached_property
+    def _sample_files(self) -> list[pq.ParquetFile]:
+        return self._open("samples")
+
+    @cached_property
+    def _sample_steps(self) -> list[IntArray]:
+        return [_integers(file.read(["step"]), "step") for file in self._sample_files]
+
+    def sample_steps(self) -> tuple[int, ...]:
+        """Steps with recorded rollouts, ascending."""
+        if not self._sample_steps:
+            return ()
+        return tuple(int(step) for step in np.unique(np.concatenate(self._sample_steps)))
+
+    def rollouts(self, step: int) -> tuple[Rollout, ...]:
+        """Rollouts of one step, group by group, all attempts. Ring copies are told only once."""
+        rows: dict[str, Rollout] = {}
+        for file, steps in zip(self._sample_files, self._sample_steps, strict=True):
+            if (steps == step).any():
+                table = file.read(use_threads=False)
+                for row in table.filter(pc.equal(table["step"], step)).to_pylist():
+                    rollout = _rollout(row)
+                    rows.setdefault(rollout.sample_id, rollout)
+        return tuple(sorted(rows.values(), key=lambda row: (row.attempt, row.rank, row.group_id)))
+
+
+def _lazy_reader(opened: list[pq.ParquetFile]) -> Any:
+    def read(names: list[str]) -> pa.Table:
+        parts = []
+        for file in opened:
+            present = [name for name in names if name in file.schema_arrow.names]
+            part = file.read(present, use_threads=False) if present else None
+            parts.append(_with_nulls(part, names, file))
+        return pa.concat_tables(parts)
+
+    return read
+
+
+def _with_nulls(part: pa.Table | None, names: list[str], file: pq.ParquetFile) -> pa.Table:
+    if part is not None and part.num_columns == len(names):
+        return part.select(names)
+    size = file.metadata.num_rows
+    return pa.table({name: pa.nulls(size, pa.float64()) for name in names})
+
+
+def _integers(table: pa.Table, name: str) -> IntArray:
+    return table[name].to_numpy().astype(np.int64, copy=False)
+
+
+def _seconds(column: pa.ChunkedArray) -> FloatArray:
+    micros: FloatArray = column.cast(pa.int64()).to_numpy().astype(np.float64)
+    return micros / 1e6
+
+
+def _values(column: pa.ChunkedArray) -> tuple[FloatArray, BoolArray]:
+    size = len(column)
+    valid = np.ones(size, dtype=np.bool_)
+    if column.null_count:
+        valid = column.is_valid().to_numpy()
+    return column.to_numpy(), valid  # nulls come as NaN, and `valid` tells them apart
+
+
+def _event(row: Mapping[str, Any]) -> Event:
+    try:
+        data = json.loads(row["data"] or "{}")
+    except ValueError:
+        data = {}
+    return Event(
+        kind=row["kind"],
+        step=row["step"],
+        time=row["time"].timestamp(),
+        attempt=row["attempt"],
+        rank=row["rank"],
+        message=row["message"] or "",
+        data=data if isinstance(data, dict) else {"value": data},
+    )
+
+
+def _rollout(row: Mapping[str, Any]) -> Rollout:
+    components = {name: value for name, value in row["reward_components"] or ()}
+    return Rollout(**{**row, "reward_components": components})
+
+
+def _health_sentence(totals: Mapping[str, int]) -> str:
+    return ", ".join(
+        f"{count:,} {kind.replace('_', ' ')}" for kind, count in sorted(totals.items())
+    )
+
+
+def recordings_in(path: Path) -> list[Path]:
+    """The recordings in a directory: itself, or those directly or one level below it."""
+    if layout.is_recording(path):
+        return [path]
+    if not path.is_dir():
+        return []
+    children = sorted(child for child in path.iterdir() if child.is_dir())
+    found = [child for child in children if layout.is_recording(child)]
+    for child in children:
+        if child not in found:
+            below = sorted(grand for grand in child.iterdir() if grand.is_dir())
+            found += [grand for grand in below if layout.is_recording(grand)]
+    return found

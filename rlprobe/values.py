@@ -1,0 +1,106 @@
+"""What a run is made of: series, events, rollouts. Frozen values, no I/O.
+
+Everything that travels from a recording or a log to a detector is one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    IntArray = NDArray[np.int64]
+    FloatArray = NDArray[np.float64]
+    BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One metric over the steps at which it was logged.
+
+    Attributes:
+        name: canonical metric name.
+        steps: int64, shape (n,), strictly increasing.
+        values: float64, shape (n,). NaN and Inf are values that were measured; a step at which
+            the metric was not logged is simply not there.
+    """
+
+    name: str
+    steps: IntArray
+    values: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened at a moment: a checkpoint, a NaN, a restart, the end.
+
+    Attributes:
+        kind: one of the kinds in `schemas/tables.toml`, or a user's own.
+        step: optimizer step, or None where none is known.
+        time: seconds since the epoch, UTC; NaN where unknown.
+        data: decoded JSON object of the event.
+    """
+
+    kind: str
+    step: int | None
+    time: float = float("nan")
+    attempt: int = 1
+    rank: int = 0
+    message: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One recorded completion with what it earned. None: not recorded."""
+
+    step: int
+    group_id: str
+    sample_id: str
+    attempt: int = 1
+    rank: int = 0
+    prompt_id: str = ""
+    prompt: str | None = None
+    completion: str | None = None
+    reward: float | None = None
+    reward_components: Mapping[str, float] = field(default_factory=dict)
+    advantage: float | None = None
+    completion_length: int | None = None
+    truncated: bool | None = None
+    logprob_mean: float | None = None
+    kl: float | None = None
+    capture_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One launch into a run directory.
+
+    Attributes:
+        number: 1, 2, …; a relaunch into the same directory is the next one.
+        ended: how it ended (`completed`, `crashed`, `halted`, `killed`), `running` while its
+            processes are alive, `vanished` when they are gone without a word, `unknown` when that
+            cannot be told (another machine, a foreign log).
+    """
+
+    number: int
+    first_step: int | None = None
+    last_step: int | None = None
+    ended: str = "unknown"
+    started: float = float("nan")
+    world_size: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in the input that could not be read, and was left out."""
+
+    path: str
+    message: str

@@ -1,0 +1,1 @@
+"""Data that describes recordings, metrics, framework keys, failures and reports."""
