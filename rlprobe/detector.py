@@ -119,7 +119,7 @@ class Knob:
 def knob(
     default: float, description: str, *, unit: str = "", ge: float = 0.0, le: float = float("inf")
 ) -> Any:
-    """Declare a knob: `spike_ratio: float = knob(10, "…", ge=1)`."""
+    """Declare a tunable number, as in `spike_ratio: float = knob(10, "…", ge=1)`."""
     metadata = {"description": description, "unit": unit, "minimum": ge, "maximum": le}
     return field(default=float(default), metadata=metadata)
 
@@ -135,12 +135,15 @@ class Detector:
             suffice. A name ending in `/*` asks for any metric of that family. An empty tuple
             means that the detector always runs.
         caused_by: ids of pathologies that may be the cause of this one.
+        facts_only: it knows only facts (a NaN, a crash) and no statistics: finding nothing does
+            not yet mean that the run was judged.
     """
 
     id: ClassVar[str]
     severity: ClassVar[Severity]
     needs: ClassVar[tuple[tuple[str, ...], ...]] = ()
     caused_by: ClassVar[tuple[str, ...]] = ()
+    facts_only: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         """Turn the subclass into a frozen dataclass of its knobs."""

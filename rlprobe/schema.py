@@ -167,6 +167,11 @@ class Aliases:
                 return self._from_pattern(match["name"], target)
         return name if metric(name) else None
 
+    def rank(self, key: str) -> int:
+        """Precedence among keys that mean the same metric: the later in the file, the better."""
+        name = self._strip(key)
+        return list(self.exact).index(name) if name in self.exact else -1
+
     def sentinel(self, key: str) -> float | None:
         """The value of this key that stands for "not measured", if it has one."""
         return self.sentinels.get(self._strip(key))

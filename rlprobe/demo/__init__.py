@@ -1,0 +1,1 @@
+"""A small real training, recorded, scanned and shown: `rlprobe demo`."""

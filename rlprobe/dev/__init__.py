@@ -1,0 +1,1 @@
+"""For authors: the docs generator and the scaffold of a new detector."""

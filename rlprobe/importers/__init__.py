@@ -1,0 +1,13 @@
+"""Foreign logs -> runs. One file per format; picked by content, then by name.
+
+importer           what an importer is, and what it hands over
+rows               rows of {key: value} -> columns under canonical names
+hf_trainer_state   Hugging Face `trainer_state.json` and bare `log_history` lists
+jsonl              one JSON object per line
+console_line       one line of console output -> metrics
+open               a path -> runs: recordings and every known format
+"""
+
+from rlprobe.importers.open import open_runs
+
+__all__ = ["open_runs"]

@@ -62,6 +62,20 @@ class Frame:
             return _ordered(name, self.step, values)
         return _ordered(name, self.step[chosen], values[chosen])
 
+    def series_by_rank(self, name: str, rows: BoolArray | None = None) -> dict[int, Series]:
+        """One metric over these rows, as one series per rank that logged it."""
+        if name not in self.names:
+            return {}
+        values, valid = self.load(name)
+        chosen = np.flatnonzero(valid if rows is None else valid & rows)
+        order = chosen[np.argsort(self.rank[chosen], kind="stable")]
+        ranks, starts = np.unique(self.rank[order], return_index=True)
+        parts = np.split(order, starts[1:])
+        return {
+            int(rank): _ordered(name, self.step[part], values[part])
+            for rank, part in zip(ranks, parts, strict=len(ranks) > 0)
+        }
+
 
 def _ordered(name: str, steps: IntArray, values: FloatArray) -> Series:
     if len(steps) > 1 and not bool((steps[1:] > steps[:-1]).all()):

@@ -64,13 +64,13 @@ class Recording:
 
     def _attempts(self) -> tuple[Attempt, ...]:
         found = manifest.attempts(self.path)
-        return tuple(replace(attempt, **self._span(attempt.number)) for attempt in found)
+        return tuple(self._with_span(attempt) for attempt in found)
 
-    def _span(self, attempt: int) -> dict[str, int]:
-        steps = self.steps.step[self.steps.attempt == attempt]
+    def _with_span(self, attempt: Attempt) -> Attempt:
+        steps = self.steps.step[self.steps.attempt == attempt.number]
         if not len(steps):
-            return {}
-        return {"first_step": int(steps.min()), "last_step": int(steps.max())}
+            return attempt
+        return replace(attempt, first_step=int(steps.min()), last_step=int(steps.max()))
 
     @cached_property
     def steps(self) -> Frame:
@@ -161,7 +161,8 @@ def _with_nulls(part: pa.Table | None, names: list[str], file: pq.ParquetFile) -
 
 
 def _integers(table: pa.Table, name: str) -> IntArray:
-    return table[name].to_numpy().astype(np.int64, copy=False)
+    integers: IntArray = table[name].to_numpy().astype(np.int64, copy=False)
+    return integers
 
 
 def _seconds(column: pa.ChunkedArray) -> FloatArray:
@@ -194,7 +195,7 @@ def _event(row: Mapping[str, Any]) -> Event:
 
 
 def _rollout(row: Mapping[str, Any]) -> Rollout:
-    components = {name: value for name, value in row["reward_components"] or ()}
+    components = dict(row["reward_components"] or ())
     return Rollout(**{**row, "reward_components": components})
 
 

@@ -146,9 +146,21 @@ def due_for_merge(own: Sequence[layout.ShardName]) -> list[layout.ShardName]:
     for name in own:
         classes.setdefault(_size_class(name), []).append(name)
     for size in sorted(classes):
-        if len(classes[size]) >= FAN_IN:
-            return sorted(classes[size], key=lambda name: name.first)[:FAN_IN]
+        for run in _contiguous(sorted(classes[size], key=lambda name: name.first)):
+            if len(run) >= FAN_IN:
+                return run[:FAN_IN]
     return []
+
+
+def _contiguous(ordered: Sequence[layout.ShardName]) -> list[list[layout.ShardName]]:
+    """Runs without a gap: a merged shard claims its whole range, so nothing may lie between."""
+    runs: list[list[layout.ShardName]] = []
+    for name in ordered:
+        if runs and runs[-1][-1].last + 1 == name.first:
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    return runs
 
 
 def _size_class(name: layout.ShardName) -> int:

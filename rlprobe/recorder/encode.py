@@ -1,0 +1,195 @@
+"""Rows of metrics -> Arrow tables. Runs on the writer thread.
+
+Rows with the same keys go through NumPy in one block; only rows with unusual values (arrays, device
+tensors, text, None) are looked at one by one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rlprobe import schema
+from rlprobe.values import BoolArray, FloatArray
+
+MetricRow = tuple[int, float, dict[str, Any]]  # step, time, metrics
+
+_TOLERANCE = 1e-6  # of the rewards' magnitude: a smaller spread inside a group is rounding noise
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What to do with rows of one set of keys: positions, names, and what means "not measured"."""
+
+    positions: tuple[int, ...]
+    names: tuple[str, ...]
+    sentinels: tuple[float | None, ...]
+
+
+@dataclass
+class MetricEncoder:
+    """Turns metric rows of one table into Arrow tables under canonical names.
+
+    Attributes:
+        rejected: called with the name of a metric whose value is no number.
+    """
+
+    table: str
+    framework: str | None
+    rejected: Callable[[str], None]
+    _plans: dict[tuple[str, ...], _Plan] = field(default_factory=dict)
+
+    def encode(self, rows: Sequence[MetricRow], constants: dict[str, int]) -> pa.Table:
+        """One Arrow table; `constants` are integer columns (attempt, rank) of one value."""
+        size = len(rows)
+        steps = np.fromiter((row[0] for row in rows), np.int64, size)
+        micros = np.fromiter((row[1] * 1e6 for row in rows), np.float64, size).astype(np.int64)
+        made: dict[str, pa.Array] = {
+            "step": pa.array(steps),
+            "time": pa.array(micros).cast(pa.timestamp("us", tz="UTC")),
+        }
+        for name, value in constants.items():
+            made[name] = pa.array(np.full(size, value, np.int32))
+        columns = self._columns([row[2] for row in rows])
+        return _assemble(self.table, made, columns, size)
+
+    def _columns(self, rows: list[dict[str, Any]]) -> dict[str, tuple[FloatArray, BoolArray]]:
+        columns: dict[str, tuple[FloatArray, BoolArray]] = {}
+        start, size = 0, len(rows)
+        for keys, block in itertools.groupby(rows, key=tuple):
+            members = list(block)
+            for name, values, missing in self._block(keys, members):
+                if name not in columns:
+                    columns[name] = (np.full(size, np.nan), np.ones(size, dtype=np.bool_))
+                into, mask = columns[name]
+                into[start : start + len(members)] = values
+                mask[start : start + len(members)] = missing
+            start += len(members)
+        return columns
+
+    def _block(
+        self, keys: tuple[str, ...], rows: list[dict[str, Any]]
+    ) -> Iterable[tuple[str, FloatArray, BoolArray]]:
+        if not keys:
+            return
+        try:
+            flat = itertools.chain.from_iterable(row.values() for row in rows)
+            matrix = np.fromiter(flat, np.float64, len(keys) * len(rows)).reshape(len(rows), -1)
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            yield from self._careful(rows)
+            return
+        plan = self._plan(keys)
+        for position, name, sentinel in zip(
+            plan.positions, plan.names, plan.sentinels, strict=True
+        ):
+            values = matrix[:, position]
+            missing = np.zeros(len(rows), np.bool_) if sentinel is None else values == sentinel
+            yield name, values, missing
+
+    def _careful(self, rows: list[dict[str, Any]]) -> Iterable[tuple[str, FloatArray, BoolArray]]:
+        plain = [self._plain(row) for row in rows]
+        keys = tuple(dict.fromkeys(key for row in plain for key in row))
+        plan = self._plan(keys)
+        for position, name, sentinel in zip(
+            plan.positions, plan.names, plan.sentinels, strict=True
+        ):
+            key = keys[position]
+            missing = np.array([key not in row for row in plain])
+            values = np.array([row.get(key, np.nan) for row in plain], dtype=np.float64)
+            if sentinel is not None:
+                missing |= values == sentinel
+            yield name, values, missing
+
+    def _plain(self, row: dict[str, Any]) -> dict[str, float]:
+        plain: dict[str, float] = {}
+        for key, value in row.items():
+            try:
+                plain.update(_numbers(key, value))
+            except (TypeError, ValueError, OverflowError, RuntimeError):
+                self.rejected(key)
+        return plain
+
+    def _plan(self, keys: tuple[str, ...]) -> _Plan:
+        plan = self._plans.get(keys)
+        if plan is None:
+            plan = self._plans[keys] = self._make_plan(keys)
+        return plan
+
+    def _make_plan(self, keys: tuple[str, ...]) -> _Plan:
+        aliases = schema.aliases()[self.framework or "generic"]
+        chosen: dict[str, int] = {}
+        for position, key in sorted(enumerate(keys), key=lambda item: aliases.rank(item[1])):
+            chosen[self._name(aliases, key)] = position
+        positions = tuple(chosen.values())
+        sentinels = tuple(aliases.sentinel(keys[position]) for position in positions)
+        return _Plan(positions, tuple(chosen), sentinels)
+
+    def _name(self, aliases: schema.Aliases, key: str) -> str:
+        name = aliases.canonical(key) or key
+        name = name.encode("utf-8", "backslashreplace").decode("utf-8")
+        fixed = {column.name for column in schema.tables()[self.table].columns} - {"tokens_seen"}
+        return f"user/{name}" if name in fixed else name
+
+
+def _assemble(
+    table: str,
+    made: dict[str, pa.Array],
+    columns: dict[str, tuple[FloatArray, BoolArray]],
+    size: int,
+) -> pa.Table:
+    fields = list(schema.arrow_fields(table))
+    arrays = [made.get(item.name) for item in fields]
+    for index, item in enumerate(fields):
+        if arrays[index] is None:
+            values = columns.pop(item.name, None)
+            arrays[index] = pa.nulls(size, item.type) if values is None else _double(*values)
+    for name in sorted(columns):
+        fields.append(pa.field(name, pa.float64()))
+        arrays.append(_double(*columns[name]))
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+def _double(values: FloatArray, missing: BoolArray) -> pa.Array:
+    values = np.ascontiguousarray(values)
+    return pa.array(values, mask=missing) if missing.any() else pa.array(values)
+
+
+def _numbers(key: str, value: Any) -> dict[str, float]:
+    """A value as one number, several (a distribution), or none (not logged)."""
+    if value is None:
+        return {}
+    if hasattr(value, "detach"):
+        value = value.cpu().double().numpy()
+    if isinstance(value, np.ndarray | list):
+        array = np.asarray(value, dtype=np.float64)
+        return {key: float(array)} if array.ndim == 0 else _distribution(key, array)
+    return {key: float(value)}
+
+
+def _distribution(key: str, array: FloatArray) -> dict[str, float]:
+    """Mean, std, min, max and p95 of an array; group statistics of a matrix of rewards.
+
+    A matrix of rewards has shape (groups, rollouts per group).
+    """
+    if array.size == 0:
+        return {}
+    base = schema.distributions().get(key, key)
+    with np.errstate(all="ignore"):
+        numbers = {
+            f"{base}_mean": float(array.mean()),
+            f"{base}_std": float(array.std()),
+            f"{base}_min": float(array.min()),
+            f"{base}_max": float(array.max()),
+            f"{base}_p95": float(np.quantile(array, 0.95)),
+        }
+        if base == "reward" and array.ndim == 2:
+            spread = array.std(axis=1)
+            flat = spread <= _TOLERANCE * np.maximum(1.0, np.abs(array).max(axis=1))
+            numbers["reward_group_std_mean"] = float(spread.mean())
+            numbers["zero_variance_group_fraction"] = float(flat.mean())
+    return numbers

@@ -1,0 +1,65 @@
+"""Rank, world size and launch identity, as the launcher's environment tells them."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# (rank, world size) variables in the order in which they are believed: torchrun, accelerate,
+# DeepSpeed and Ray set the first pair; SLURM's are set even where srun did not start the process,
+# so they come after the MPI launchers'.
+_PAIRS = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+LAUNCH_VARIABLE = "RLPROBE_LAUNCH"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process stands in its job.
+
+    Attributes:
+        launch: equal for all processes of one launch, where the environment allows to tell.
+        role: actor group under Ray, where each group has a rank 0 of its own; else `trainer`.
+    """
+
+    rank: int
+    world_size: int
+    launch: str
+    role: str
+
+
+def place(environ: Mapping[str, str] | None = None) -> Place:
+    """This process's place, from the environment; rank 0 of 1 where nothing is set."""
+    env = os.environ if environ is None else environ
+    rank, world_size = _rank(env)
+    role = re.sub(r"[^A-Za-z0-9_]", "", env.get("WG_PREFIX", ""))[:24] or "trainer"
+    return Place(rank, world_size, _launch(env, world_size), role)
+
+
+def _rank(env: Mapping[str, str]) -> tuple[int, int]:
+    for rank_name, size_name in _PAIRS:
+        rank, size = env.get(rank_name, ""), env.get(size_name, "")
+        if rank.isdigit():
+            return int(rank), max(int(size) if size.isdigit() else 1, int(rank) + 1)
+    return 0, 1
+
+
+def _launch(env: Mapping[str, str], world_size: int) -> str:
+    restart = env.get("TORCHELASTIC_RESTART_COUNT", env.get("SLURM_RESTART_COUNT", "0"))
+    if LAUNCH_VARIABLE in env:
+        return f"{env[LAUNCH_VARIABLE]}.{restart}"
+    if "SLURM_JOB_ID" in env:
+        return f"slurm.{env['SLURM_JOB_ID']}.{env.get('SLURM_STEP_ID', '')}.{restart}"
+    if world_size > 1 and "MASTER_ADDR" in env:
+        names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
+        return ".".join([*(env.get(name, "") for name in names), restart])
+    return uuid.uuid4().hex

@@ -1,0 +1,153 @@
+"""Runs the catalogue over one run: who can judge, what they find, who failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rlprobe import catalog
+from rlprobe.config import Config
+from rlprobe.detector import Detector
+from rlprobe.errors import EmptyRunError, Inconclusive
+from rlprobe.findings import (
+    Coverage,
+    CoverageState,
+    Finding,
+    RunSummary,
+    ScanReport,
+    Severity,
+    Verdict,
+)
+from rlprobe.scan.context import Context
+from rlprobe.scan.incidents import build_incidents
+from rlprobe.store.run import Run
+
+
+@dataclass
+class _Results:
+    findings: list[Finding] = field(default_factory=list)
+    coverage: list[Coverage] = field(default_factory=list)
+
+
+def scan(run: Run, config: Config | None = None) -> ScanReport:
+    """Judge one run with the catalogue.
+
+    Raises:
+        EmptyRunError: the run has neither rows nor events.
+        DetectorError: a detector of the catalogue cannot be loaded.
+    """
+    config = config or Config()
+    context = Context(run)
+    if not len(run.steps) and not len(run.ranks) and not run.events:
+        raise EmptyRunError(
+            f"Couldn't judge '{run.info.path}': it holds no steps and no events",
+            hint="Was the run directory just created, or the log cut before its first row?",
+        )
+    detectors = catalog.load(config.detector_folders)
+    chosen = _chosen(detectors, config)
+    results = _Results()
+    for detector_id, detector in chosen.items():
+        _judge(detector(**config.knobs.get(detector_id, {})), context, results)
+    findings, incidents = build_incidents(results.findings, detectors, context)
+    return ScanReport(
+        path=run.info.path,
+        run=_summary(run, context),
+        verdict=_verdict(findings, results.coverage, chosen),
+        findings=findings,
+        incidents=incidents,
+        coverage=tuple(results.coverage),
+        unmapped_metrics=run.info.unmapped,
+        problems=run.problems,
+    )
+
+
+def _chosen(detectors: Mapping[str, type[Detector]], config: Config) -> dict[str, type[Detector]]:
+    return {
+        detector_id: detector
+        for detector_id, detector in detectors.items()
+        if (not config.select or detector_id in config.select) and detector_id not in config.ignore
+    }
+
+
+def _judge(detector: Detector, context: Context, results: _Results) -> None:
+    missing = missing_needs(detector, context)
+    if missing:
+        results.coverage.append(Coverage(detector.id, "not_checked", missing))
+        return
+    found: list[Finding] = []
+    state: CoverageState = "clean"
+    reason = ""
+    try:
+        found.extend(detector.scan(context))
+    except Inconclusive as word:
+        state, reason = "inconclusive", str(word)
+    except Exception as error:
+        state, reason = "failed", f"{type(error).__name__}: {error}"
+    results.findings.extend(found)
+    if found and state != "failed":
+        state = "fired"
+    results.coverage.append(Coverage(detector.id, state, reason))
+
+
+def missing_needs(detector: Detector | type[Detector], context: Context) -> str:
+    """Why a detector cannot run on this run, in words; empty when it can."""
+    if not detector.needs:
+        return ""
+    lacking = [[need for need in group if not _has(context, need)] for group in detector.needs]
+    if any(not group for group in lacking):
+        return ""
+    shortest = min(lacking, key=len)
+    return f"no {' and no '.join(_described(need) for need in shortest)}"
+
+
+def _has(context: Context, need: str) -> bool:
+    if need == "samples":
+        return bool(context.sample_steps())
+    if need.startswith("event:"):
+        return bool(context.events(need.removeprefix("event:")))
+    names = context.names(need.removesuffix("*")) if need.endswith("/*") else (need,)
+    return any(context.series(name) is not None or context.rank_series(name) for name in names)
+
+
+def _described(need: str) -> str:
+    if need == "samples":
+        return "rollouts recorded"
+    if need.startswith("event:"):
+        return f"'{need.removeprefix('event:')}' events"
+    return f"{need} logged"
+
+
+def _verdict(
+    findings: tuple[Finding, ...],
+    coverage: list[Coverage],
+    detectors: Mapping[str, type[Detector]],
+) -> Verdict:
+    worst = max((finding.severity for finding in findings), default=None)
+    if worst is Severity.CRITICAL:
+        return "fail"
+    if worst is Severity.WARNING:
+        return "warn"
+    judged = any(
+        entry.state in {"clean", "fired"} and not detectors[entry.detector].facts_only
+        for entry in coverage
+    )
+    return "pass" if judged else "not_judged"
+
+
+def _summary(run: Run, context: Context) -> RunSummary:
+    info = run.info
+    has_rows = bool(len(context.steps))
+    ranks = run.ranks.rank
+    return RunSummary(
+        id=info.id,
+        source=info.source,
+        framework=info.framework,
+        algorithm=info.algorithm,
+        first_step=context.first_step if has_rows else None,
+        last_step=context.last_step if has_rows else None,
+        rows=len(run.steps) or len(ranks),
+        attempts=info.attempts,
+        ranks=len(set(ranks.tolist())) if len(ranks) < 10_000_000 else info.world_size,
+        notes=info.notes,
+        health=info.health,
+    )

@@ -1,0 +1,317 @@
+"""Robust statistics on series of measurements: baselines from the past, excursions, episodes.
+
+Everything is vectorised and linear in the number of rows. A non-finite value never enters a
+baseline, a baseline never looks ahead, and it stands still while the series is outside its band,
+so that a fault cannot become the standard it is measured by.
+
+A mask is a boolean array over rows; an `Episode` is a stretch of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rlprobe.values import BoolArray, FloatArray, IntArray, Series
+
+SIGMA_PER_MAD = 1.4826  # of a normal distribution
+SIGMA_PER_IQR = 0.7413
+MAX_BLOCKS = 256  # a baseline is computed per block of rows, so that its cost stays linear
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """A stretch of rows.
+
+    Attributes:
+        start, end: first and last row, both inclusive.
+        recovered: whether the series goes on after it.
+    """
+
+    start: int
+    end: int
+    recovered: bool
+
+    def __len__(self) -> int:
+        return self.end - self.start + 1
+
+    @property
+    def rows(self) -> slice:
+        """The rows as a slice."""
+        return slice(self.start, self.end + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What a series was like before each row; NaN where too little was known.
+
+    Attributes:
+        center: robust level (a median of the past), one per row.
+        spread: robust standard deviation of the past, one per row; may be 0.
+    """
+
+    center: FloatArray
+    spread: FloatArray
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def logs(values: FloatArray, floor: float) -> FloatArray:
+    """Natural logarithms; below `floor` counts as `floor`, NaN and Inf become NaN."""
+    kept = np.where(np.isfinite(values), values, np.nan)
+    return np.log(np.maximum(kept, floor))
+
+
+def median(values: FloatArray) -> float:
+    """Median of the finite values; NaN if there are none."""
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite)) if len(finite) else math.nan
+
+
+def quantile(values: FloatArray, share: float) -> float:
+    """Quantile of the finite values; NaN if there are none."""
+    finite = values[np.isfinite(values)]
+    return float(np.quantile(finite, share)) if len(finite) else math.nan
+
+
+def spread(values: FloatArray) -> float:
+    """Robust standard deviation (from the MAD) of the finite values; NaN if there are none."""
+    return SIGMA_PER_MAD * median(np.abs(values - median(values)))
+
+
+def rolling_mean(values: FloatArray, width: int) -> FloatArray:
+    """Mean of the last `width` finite values up to each row; NaN where none is finite."""
+    finite = np.isfinite(values)
+    total = _trailing_sum(np.where(finite, values, 0.0), width)
+    count = _trailing_sum(finite.astype(np.float64), width)
+    out = np.full(len(values), np.nan)
+    np.divide(total, count, out=out, where=count > 0)
+    return out
+
+
+def _trailing_sum(values: FloatArray, width: int) -> FloatArray:
+    total: FloatArray = np.cumsum(values)
+    out = total.copy()
+    out[width:] -= total[:-width]
+    return out
+
+
+def rolling_max(values: FloatArray) -> FloatArray:
+    """Largest finite value up to each row; NaN before the first."""
+    known = np.where(np.isfinite(values), values, -np.inf)
+    highest = np.maximum.accumulate(known) if len(known) else known
+    return np.where(np.isfinite(highest), highest, np.nan)
+
+
+def at_steps(series: Series | None, steps: IntArray) -> FloatArray:
+    """Values of a series at these steps; NaN where it has none."""
+    out = np.full(len(steps), np.nan)
+    if series is None or not len(series):
+        return out
+    place = np.minimum(np.searchsorted(series.steps, steps), len(series) - 1)
+    found = series.steps[place] == steps
+    out[found] = series.values[place[found]]
+    return out
+
+
+# --- baselines ------------------------------------------------------------------------------------
+
+
+def past_baseline(
+    values: FloatArray,
+    *,
+    above: float = math.inf,
+    below: float = math.inf,
+    warmup: int = 5,
+    window: int = 64,
+    blocks: int = MAX_BLOCKS,
+) -> Baseline:
+    """Rolling median and spread of the past, frozen while the series is out of its band.
+
+    Args:
+        values: one per row; non-finite ones are passed over.
+        above: how far over the level a value still belongs to the series; a block of rows whose
+            median is higher is not learnt from.
+        below: the same downwards.
+        warmup: blocks with finite values that must have passed before there is a baseline.
+        window: learnt blocks that the baseline looks back on.
+        blocks: upper limit of the number of blocks; up to so many rows, a block is one row.
+    """
+    size = max(1, math.ceil(len(values) / blocks))
+    middles, inner = _block_levels(values, size)
+    centers, spreads = _walk(middles, inner, above, below, warmup, window)
+    return Baseline(_per_row(centers, size, len(values)), _per_row(spreads, size, len(values)))
+
+
+def _per_row(of_blocks: FloatArray, size: int, rows: int) -> FloatArray:
+    return np.repeat(of_blocks, size)[:rows]
+
+
+def _block_levels(values: FloatArray, size: int) -> tuple[FloatArray, FloatArray]:
+    """Median and spread of the finite values of each block; NaN where a block has none."""
+    count = math.ceil(len(values) / size)
+    grid = np.full(count * size, np.nan)
+    grid[: len(values)] = np.where(np.isfinite(values), values, np.nan)
+    grid = np.sort(grid.reshape(count, size), axis=1)  # NaN goes last
+    finite = np.isfinite(grid).sum(axis=1)
+    quarter = _order(grid, finite, 0.75) - _order(grid, finite, 0.25)
+    return _order(grid, finite, 0.5), SIGMA_PER_IQR * quarter
+
+
+def _order(sorted_rows: FloatArray, finite: IntArray, share: float) -> FloatArray:
+    """The quantile of each sorted row over its first `finite` entries (mean of two neighbours)."""
+    place = share * np.maximum(finite - 1, 0)
+    low, high = np.floor(place).astype(np.int64), np.ceil(place).astype(np.int64)
+    row = np.arange(len(sorted_rows))
+    out: FloatArray = (sorted_rows[row, low] + sorted_rows[row, high]) / 2
+    return out
+
+
+def _walk(
+    middles: FloatArray, inner: FloatArray, above: float, below: float, warmup: int, window: int
+) -> tuple[FloatArray, FloatArray]:
+    """Baseline before each block, learning from block to block (at most `blocks` of them)."""
+    centers, spreads = np.full(len(middles), np.nan), np.full(len(middles), np.nan)
+    learnt: list[float] = []
+    inners: list[float] = []
+    center, sigma = math.nan, math.nan
+    for block, (middle, width) in enumerate(zip(middles.tolist(), inner.tolist(), strict=True)):
+        if len(learnt) >= warmup:
+            centers[block], spreads[block] = center, sigma
+        if math.isnan(middle):
+            continue
+        if len(learnt) >= warmup and not center - below <= middle <= center + above:
+            continue
+        learnt.append(middle)
+        inners.append(width)
+        center, sigma = _level(learnt[-window:], inners[-window:])
+    return centers, spreads
+
+
+def _level(learnt: Sequence[float], inners: Sequence[float]) -> tuple[float, float]:
+    center = _middle(sorted(learnt))
+    between = SIGMA_PER_MAD * _middle(sorted([abs(value - center) for value in learnt]))
+    return center, math.hypot(between, _middle(sorted(inners)))
+
+
+def _middle(ordered: Sequence[float]) -> float:
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def robust_z(values: FloatArray, baseline: Baseline, floor: float) -> FloatArray:
+    """Distance from the baseline in robust standard deviations, none smaller than `floor`."""
+    return (values - baseline.center) / np.maximum(baseline.spread, floor)
+
+
+# --- episodes -------------------------------------------------------------------------------------
+
+
+def episodes(mask: BoolArray, *, gap: int = 0, least: int = 1) -> tuple[Episode, ...]:
+    """Runs of True, in order; runs at most `gap` False rows apart are one.
+
+    Args:
+        mask: one per row.
+        gap: so many False rows do not end a run.
+        least: an episode needs so many True rows; the others are left out.
+    """
+    return tuple(_episodes(mask, gap, least))
+
+
+def _episodes(mask: BoolArray, gap: int, least: int) -> Iterator[Episode]:
+    rows = np.flatnonzero(mask)
+    if not len(rows):
+        return
+    breaks = np.flatnonzero(np.diff(rows) > gap + 1)
+    starts = np.concatenate(([0], breaks + 1))
+    ends = np.concatenate((breaks, [len(rows) - 1]))
+    long_enough = ends - starts + 1 >= least
+    for start, end in zip(starts[long_enough].tolist(), ends[long_enough].tolist(), strict=True):
+        last = int(rows[end])
+        yield Episode(int(rows[start]), last, recovered=last < len(mask) - 1)
+
+
+def sustained(mask: BoolArray, *, width: int, share: float, gap: int = 0) -> tuple[Episode, ...]:
+    """Stretches in which every window of `width` rows has at least `share` of its rows True.
+
+    Noise that leaves the band for a row or two is no episode, and a row or two back inside it do
+    not end one. An episode begins and ends with a True row. Stretches with at most `gap` rows
+    between them are one.
+    """
+    width = min(width, len(mask))
+    if not width or not mask.any():
+        return ()
+    counts = _trailing_sum(mask.astype(np.float64), width)[width - 1 :]
+    dense = counts >= share * width - 1e-9
+    cover = np.zeros(len(mask) + 1)
+    cover[:-width] += dense
+    cover[width:] -= dense
+    covered = np.cumsum(cover[:-1]) > 0
+    return tuple(_trimmed(mask, episode) for episode in episodes(covered, gap=gap))
+
+
+def _trimmed(mask: BoolArray, episode: Episode) -> Episode:
+    rows = np.flatnonzero(mask[episode.rows]) + episode.start
+    first, last = int(rows[0]), int(rows[-1])
+    return Episode(first, last, recovered=episode.recovered)
+
+
+def walk_back(outside: BoolArray, start: int, *, slack: int = 0) -> int:
+    """First row of the stretch outside the band that leads to `start`.
+
+    Goes back from `start` while rows are outside, over at most `slack` rows inside at a time.
+    """
+    first = start
+    row = start - 1
+    while row >= 0 and first - row <= slack + 1:
+        inside = np.flatnonzero(~outside[max(0, row - 4096) : row + 1])
+        if outside[row]:
+            block_first = max(0, row - 4096) + (int(inside[-1]) + 1 if len(inside) else 0)
+            first, row = block_first, block_first - 1
+        else:
+            row -= 1
+    return first
+
+
+def change_point(values: FloatArray) -> int | None:
+    """First row of the second part when the series is best cut in two by level; None below 4 rows.
+
+    Maximises the difference of the two means, weighted by how much they hold.
+    """
+    finite = np.flatnonzero(np.isfinite(values))
+    if len(finite) < 4:
+        return None
+    kept = values[finite]
+    count = len(kept)
+    left = np.arange(1, count, dtype=np.float64)
+    total = np.cumsum(kept)
+    means = total[:-1] / left - (total[-1] - total[:-1]) / (count - left)
+    score = np.abs(means) * np.sqrt(left * (count - left))
+    return int(finite[int(np.argmax(score)) + 1])
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def outcome(episode: Episode, *, ended: bool) -> Literal["ongoing", "recovered", "ended_run"]:
+    """State of an episode; `ended`: the run is known to have ended badly at its last step."""
+    if episode.recovered:
+        return "recovered"
+    return "ended_run" if ended else "ongoing"
+
+
+def number(value: float) -> str:
+    """A number for people: 4 significant digits, thousands separators, `nan` and `inf` as such."""
+    if not math.isfinite(value):
+        return str(float(value))
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000 and abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
