@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from rlprobe import schema
+from rlprobe.store import arrow
 from rlprobe.values import BoolArray, FloatArray
 
 MetricRow = tuple[int, float, dict[str, Any]]  # step, time, metrics
@@ -50,11 +51,11 @@ class MetricEncoder:
         steps = np.fromiter((row[0] for row in rows), np.int64, size)
         micros = np.fromiter((row[1] * 1e6 for row in rows), np.float64, size).astype(np.int64)
         made: dict[str, pa.Array] = {
-            "step": pa.array(steps),
-            "time": pa.array(micros).cast(pa.timestamp("us", tz="UTC")),
+            "step": arrow.from_numpy(steps, pa.int64()),
+            "time": arrow.from_numpy(micros, arrow.MICROSECONDS),
         }
         for name, value in constants.items():
-            made[name] = pa.array(np.full(size, value, np.int32))
+            made[name] = arrow.from_numpy(np.full(size, value, np.int32), pa.int32())
         columns = self._columns([row[2] for row in rows])
         return _assemble(self.table, made, columns, size)
 
@@ -77,10 +78,8 @@ class MetricEncoder:
     ) -> Iterable[tuple[str, FloatArray, BoolArray]]:
         if not keys:
             return
-        try:
-            flat = itertools.chain.from_iterable(row.values() for row in rows)
-            matrix = np.fromiter(flat, np.float64, len(keys) * len(rows)).reshape(len(rows), -1)
-        except (TypeError, ValueError, OverflowError, RuntimeError):
+        matrix = _matrix(rows)
+        if matrix is None:
             yield from self._careful(rows)
             return
         plan = self._plan(keys)
@@ -136,6 +135,20 @@ class MetricEncoder:
         return f"user/{name}" if name in fixed else name
 
 
+def _matrix(rows: list[dict[str, Any]]) -> FloatArray | None:
+    """All values as a matrix (rows x keys); None if some value needs a closer look."""
+    width = len(rows[0])
+    try:
+        flat = itertools.chain.from_iterable(row.values() for row in rows)
+        matrix = np.fromiter(flat, np.float64, width * len(rows)).reshape(len(rows), width)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None
+    # NumPy reads None as NaN; to us the one means "not logged", the other "was NaN".
+    if np.isnan(matrix).any() and any(value is None for row in rows for value in row.values()):
+        return None
+    return matrix
+
+
 def _assemble(
     table: str,
     made: dict[str, pa.Array],
@@ -147,16 +160,15 @@ def _assemble(
     for index, item in enumerate(fields):
         if arrays[index] is None:
             values = columns.pop(item.name, None)
-            arrays[index] = pa.nulls(size, item.type) if values is None else _double(*values)
+            arrays[index] = pa.nulls(size, item.type) if values is None else _doubles(*values)
     for name in sorted(columns):
         fields.append(pa.field(name, pa.float64()))
-        arrays.append(_double(*columns[name]))
+        arrays.append(_doubles(*columns[name]))
     return pa.table(arrays, schema=pa.schema(fields))
 
 
-def _double(values: FloatArray, missing: BoolArray) -> pa.Array:
-    values = np.ascontiguousarray(values)
-    return pa.array(values, mask=missing) if missing.any() else pa.array(values)
+def _doubles(values: FloatArray, missing: BoolArray) -> pa.Array:
+    return arrow.from_numpy(values, pa.float64(), missing)
 
 
 def _numbers(key: str, value: Any) -> dict[str, float]:

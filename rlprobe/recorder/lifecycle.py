@@ -69,10 +69,17 @@ def _each(method: str, *arguments: Any) -> None:
 def _after_fork_in_child() -> None:
     _each("after_fork_in_child")
     if "multiprocessing" in sys.modules:
-        # Children of multiprocessing leave by os._exit, without atexit.
+        # Children of multiprocessing leave by os._exit, without atexit; their own finalizers run,
+        # but those registered before the child has started up are forgotten.
         from multiprocessing import util
 
-        util.Finalize(None, _on_exit, exitpriority=0)
+        util.register_after_fork(_on_exit, _finalize_in_child)
+
+
+def _finalize_in_child(on_exit: Any) -> None:
+    from multiprocessing import util
+
+    util.Finalize(None, on_exit, exitpriority=0)
 
 
 def _on_exit() -> None:

@@ -296,6 +296,7 @@ class Recorder:
     def _end(self, status: str) -> None:
         if self.rank_id == manifest.LAUNCHER_RANK:
             self._follow_restarts()
+        self._writer.flush()
         totals = self._writer.totals()
         if totals:
             lost = ", ".join(f"{count} {kind}" for kind, count in totals.items())
@@ -375,6 +376,7 @@ class Recorder:
         name = signal.Signals(number).name
         self.event("halted", f"got {name}", step=self.last_step, signal=number)
         self._status = self._status or "halted"
+        self._finish_process(self._status)  # the earlier handler may be death itself
 
     def before_fork(self) -> None:
         """Let no flush be half done in the child."""

@@ -49,6 +49,8 @@ class Writer:
         self._reset_thread()
 
     def _make_encoders(self) -> None:
+        # Imported now, whole: nothing can be imported any more while an interpreter shuts down.
+        import rlprobe.store.shards  # noqa: F401
         from rlprobe.recorder.encode import MetricEncoder
 
         self._metrics = {
@@ -165,14 +167,14 @@ class Writer:
         return True
 
     def _encode(self, table: str, rows: list[Any]) -> Any:
-        import pyarrow as pa
+        from rlprobe.store import arrow
 
         if table in self._metrics:
             constants = {"attempt": self.attempt}
             if table == "ranks":
                 constants["rank"] = self.rank
             return self._metrics[table].encode(rows, constants)
-        return pa.Table.from_pylist(rows, schema=pa.schema(schema.arrow_fields(table)))
+        return arrow.table_of(rows, schema.arrow_fields(table))
 
     def _reject(self, name: str) -> None:
         self.health["values_that_are_no_numbers"] = (

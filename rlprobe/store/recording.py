@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rlprobe import schema
 from rlprobe.errors import InputError
-from rlprobe.store import layout, manifest, shards
+from rlprobe.store import arrow, layout, manifest, shards
 from rlprobe.store.frame import Frame, empty_frame
 from rlprobe.store.run import RunInfo
-from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray, Problem, Rollout
+from rlprobe.values import Attempt, BoolArray, Event, IntArray, Problem, Rollout
 
 _EAGER_SHARDS = 64  # above this, opening every shard once per metric costs more than memory
 
@@ -100,12 +99,12 @@ class Recording:
             read = _lazy_reader(opened)
         keys = read([name for name in ("step", "attempt", "rank", "time") if name in present])
         return Frame(
-            step=_integers(keys, "step"),
-            attempt=_integers(keys, "attempt"),
-            rank=_integers(keys, "rank") if table == "ranks" else np.zeros(len(keys), np.int64),
-            time=_seconds(keys["time"]),
+            step=arrow.integers(keys["step"]),
+            attempt=arrow.integers(keys["attempt"]),
+            rank=_ranks(keys),
+            time=arrow.integers(keys["time"]) / 1e6,
             names=tuple(sorted(present - fixed)),
-            load=lambda name: _values(read([name]).column(0)),
+            load=lambda name: arrow.floats(read([name]).column(0)),
         )
 
     @cached_property
@@ -121,7 +120,7 @@ class Recording:
 
     @cached_property
     def _sample_steps(self) -> list[IntArray]:
-        return [_integers(file.read(["step"]), "step") for file in self._sample_files]
+        return [arrow.integers(file.read(["step"])["step"]) for file in self._sample_files]
 
     def sample_steps(self) -> tuple[int, ...]:
         """Steps with recorded rollouts, ascending."""
@@ -134,11 +133,20 @@ class Recording:
         rows: dict[str, Rollout] = {}
         for file, steps in zip(self._sample_files, self._sample_steps, strict=True):
             if (steps == step).any():
-                table = file.read(use_threads=False)
-                for row in table.filter(pc.equal(table["step"], step)).to_pylist():
+                for row in _rows_at(file, steps == step):
                     rollout = _rollout(row)
                     rows.setdefault(rollout.sample_id, rollout)
         return tuple(sorted(rows.values(), key=lambda row: (row.attempt, row.rank, row.group_id)))
+
+
+def _rows_at(file: pq.ParquetFile, chosen: BoolArray) -> list[dict[str, Any]]:
+    """Chosen rows, reading whole row groups but turning no others into objects."""
+    table = file.read(use_threads=False)
+    found: list[dict[str, Any]] = []
+    for first in np.flatnonzero(chosen & ~np.append(False, chosen[:-1])):
+        length = int(np.argmin(np.append(chosen[first:], False)))
+        found.extend(table.slice(int(first), length).to_pylist())
+    return found
 
 
 def _lazy_reader(opened: list[pq.ParquetFile]) -> Any:
@@ -160,22 +168,10 @@ def _with_nulls(part: pa.Table | None, names: list[str], file: pq.ParquetFile) -
     return pa.table({name: pa.nulls(size, pa.float64()) for name in names})
 
 
-def _integers(table: pa.Table, name: str) -> IntArray:
-    integers: IntArray = table[name].to_numpy().astype(np.int64, copy=False)
-    return integers
-
-
-def _seconds(column: pa.ChunkedArray) -> FloatArray:
-    micros: FloatArray = column.cast(pa.int64()).to_numpy().astype(np.float64)
-    return micros / 1e6
-
-
-def _values(column: pa.ChunkedArray) -> tuple[FloatArray, BoolArray]:
-    size = len(column)
-    valid = np.ones(size, dtype=np.bool_)
-    if column.null_count:
-        valid = column.is_valid().to_numpy()
-    return column.to_numpy(), valid  # nulls come as NaN, and `valid` tells them apart
+def _ranks(keys: pa.Table) -> IntArray:
+    if "rank" in keys.column_names:
+        return arrow.integers(keys["rank"])
+    return np.zeros(len(keys), dtype=np.int64)
 
 
 def _event(row: Mapping[str, Any]) -> Event:
@@ -186,7 +182,7 @@ def _event(row: Mapping[str, Any]) -> Event:
     return Event(
         kind=row["kind"],
         step=row["step"],
-        time=row["time"].timestamp(),
+        time=row["time"] / 1e6,
         attempt=row["attempt"],
         rank=row["rank"],
         message=row["message"] or "",

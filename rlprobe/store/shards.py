@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from rlprobe import schema
 from rlprobe.errors import NewerFormatError
-from rlprobe.store import files, layout
+from rlprobe.store import arrow, files, layout
 from rlprobe.values import Problem
 
 FORMAT_KEY = b"rlprobe.format_version"
@@ -172,9 +172,13 @@ def _size_class(name: layout.ShardName) -> int:
 
 
 def read_rows(directory: Path) -> tuple[list[dict[str, Any]], list[Problem]]:
-    """A small table (events) as one dictionary per row."""
+    """A small table (events) as one dictionary per row; `time` is in microseconds."""
     opened, problems = open_table(directory)
     rows: list[dict[str, Any]] = []
     for file in opened:
-        rows.extend(file.read(use_threads=False).to_pylist())
+        table = file.read(use_threads=False)
+        # As a timestamp, `time` would make to_pylist import pandas.
+        micros = arrow.from_numpy(arrow.integers(table["time"]), pa.int64())
+        position = table.schema.get_field_index("time")
+        rows.extend(table.set_column(position, "time", micros).to_pylist())
     return rows, problems

@@ -1,0 +1,116 @@
+"""Arrow arrays from and to NumPy and lists, buffer by buffer.
+
+`pyarrow.array` and `to_numpy` import pandas wherever it is installed: half a second inside every
+training process and every scan, and impossible while an interpreter shuts down. These do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rlprobe.values import BoolArray, FloatArray, IntArray
+
+MICROSECONDS = pa.timestamp("us", tz="UTC")
+
+
+def from_numpy(
+    values: NDArray[Any], kind: pa.DataType, missing: BoolArray | None = None
+) -> pa.Array:
+    """A fixed-width array (integers, doubles, timestamps as int64) without a copy of the values."""
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(kind, len(values), [_bitmap(missing), pa.py_buffer(values)])
+
+
+def _bitmap(missing: BoolArray | None) -> pa.Buffer | None:
+    if missing is None or not missing.any():
+        return None
+    return pa.py_buffer(np.packbits(~missing, bitorder="little"))
+
+
+def from_list(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """An array of any type of the recording's tables; None is null."""
+    if pa.types.is_string(kind):
+        return _strings(values)
+    if pa.types.is_map(kind):
+        return _maps(values, kind)
+    missing = np.fromiter((value is None for value in values), np.bool_, len(values))
+    if pa.types.is_boolean(kind):
+        bits = np.fromiter((bool(value) for value in values), np.bool_, len(values))
+        packed = pa.py_buffer(np.packbits(bits, bitorder="little"))
+        return pa.Array.from_buffers(kind, len(values), [_bitmap(missing), packed])
+    width = {4: np.int32, 8: np.int64}[kind.bit_width // 8]
+    wanted = np.float64 if pa.types.is_floating(kind) else width
+    filled = [0 if value is None else value for value in values]
+    return from_numpy(np.array(filled, dtype=wanted), kind, missing)
+
+
+def _strings(values: Sequence[str | None]) -> pa.Array:
+    encoded = [b"" if value is None else value.encode() for value in values]
+    missing = np.fromiter((value is None for value in values), np.bool_, len(values))
+    offsets = _offsets([len(item) for item in encoded])
+    buffers = [_bitmap(missing), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(values), buffers)
+
+
+def _maps(values: Sequence[Sequence[tuple[str, float]] | None], kind: pa.DataType) -> pa.Array:
+    entries = [entry for value in values for entry in value or ()]
+    keys = _strings([key for key, _ in entries])
+    numbers = from_list([number for _, number in entries], pa.float64())
+    missing = np.fromiter((value is None for value in values), np.bool_, len(values))
+    offsets = _offsets([len(value or ()) for value in values])
+    pairs = pa.StructArray.from_arrays([keys, numbers], fields=[kind.key_field, kind.item_field])
+    buffers = [_bitmap(missing), pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(kind, len(values), buffers, children=[pairs])
+
+
+def _offsets(lengths: Sequence[int]) -> NDArray[np.int32]:
+    return np.cumsum([0, *lengths]).astype(np.int32)
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], fields: Sequence[pa.Field]) -> pa.Table:
+    """Rows of dictionaries as a table; a missing key is null."""
+    arrays = [from_list([row.get(field.name) for row in rows], field.type) for field in fields]
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+def integers(column: pa.ChunkedArray) -> IntArray:
+    """An integer or timestamp column as int64; nulls come as whatever lies under them."""
+    kind = np.int32 if column.type.bit_width == 32 else np.int64
+    return _joined([_values(chunk, kind) for chunk in column.chunks], kind).astype(
+        np.int64, copy=False
+    )
+
+
+def floats(column: pa.ChunkedArray) -> tuple[FloatArray, BoolArray]:
+    """A double column as values and validity. Under a null lies NaN or anything else."""
+    values = _joined([_values(chunk, np.float64) for chunk in column.chunks], np.float64)
+    valid = _joined([_validity(chunk) for chunk in column.chunks], np.bool_)
+    return values, valid
+
+
+def _joined(parts: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.empty(0, dtype=kind)
+
+
+def _values(chunk: pa.Array, kind: Any) -> NDArray[Any]:
+    buffer = chunk.buffers()[1]
+    if buffer is None:  # a column of nulls only
+        return np.zeros(len(chunk), dtype=kind)
+    return np.frombuffer(buffer, kind)[chunk.offset : chunk.offset + len(chunk)]
+
+
+def _validity(chunk: pa.Array) -> BoolArray:
+    if chunk.null_count == 0:
+        return np.ones(len(chunk), dtype=np.bool_)
+    bitmap = chunk.buffers()[0]
+    if bitmap is None:
+        return np.zeros(len(chunk), dtype=np.bool_)
+    bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little")
+    return bits[chunk.offset : chunk.offset + len(chunk)].astype(np.bool_)
