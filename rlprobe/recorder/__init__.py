@@ -1,6 +1,7 @@
 """What runs inside training: hot path -> buffer -> writer thread -> sink.
 
 recorder    the public class; appends and returns
+failure     what is known of an exception or of a last line
 snapshot    what must be copied on the training thread, and what need not be
 buffer      bounded queue between the threads; counts what it had to drop
 encode      rows -> Arrow tables, on the writer thread

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +14,8 @@ from rlprobe.errors import UsageError
 from rlprobe.recorder import launch as launching
 from rlprobe.recorder import lifecycle
 from rlprobe.recorder.buffer import Buffer, Row
-from rlprobe.recorder.rollouts import SamplePolicy
+from rlprobe.recorder.failure import explained, last_line
+from rlprobe.recorder.rollouts import ARGUMENTS, SamplePolicy
 from rlprobe.recorder.sink import ShardSink
 from rlprobe.recorder.snapshot import IMMUTABLE, snapshot, to_list
 from rlprobe.recorder.writer import Writer
@@ -162,7 +162,7 @@ class Recorder:
         """
         try:
             given = locals()
-            content = {name: to_list(given[name]) for name in _SAMPLE_COLUMNS}
+            content = {name: to_list(given[name]) for name in ARGUMENTS}
             components = reward_components or {}
             content["reward_components"] = {k: to_list(v) for k, v in components.items()}
             content["group_size"] = group_size
@@ -243,9 +243,9 @@ class Recorder:
             self._status = "crashed"
             self.event(
                 "crash",
-                _last_line(error),
+                last_line(error),
                 step=self.last_step if step is None else step,
-                **{**_explained(error), **data},
+                **{**explained(error), **data},
             )
         except Exception as failure:
             self._writer.fail("events", failure)
@@ -397,42 +397,3 @@ class Recorder:
         self._push = self._buffer.push
         self._writer.start()
         self._push(row)
-
-
-_SAMPLE_COLUMNS = (
-    "prompts",
-    "completions",
-    "rewards",
-    "advantages",
-    "completion_lengths",
-    "truncated",
-    "group_ids",
-    "prompt_ids",
-    "logprob_means",
-    "kls",
-)
-
-
-def _last_line(error: BaseException | str) -> str:
-    if isinstance(error, str):
-        return error.strip().splitlines()[-1][:500] if error.strip() else ""
-    return "".join(traceback.format_exception_only(error)).strip()[:500]
-
-
-def _explained(error: BaseException | str) -> dict[str, Any]:
-    """What is known of a failure: exception, tail of the traceback, meaning, what to try."""
-    lines = _lines(error)
-    known = schema.classify_failure(lines)
-    data: dict[str, Any] = {"tail": [line[:300] for line in lines[-20:]]}
-    if isinstance(error, BaseException):
-        data["exception"] = type(error).__name__
-    if known is not None:
-        failure, line = known
-        data |= {"kind": failure.kind, "meaning": failure.meaning, "remedy": failure.remedy}
-        data["line"] = line[:300]
-    return data
-
-
-def _lines(error: BaseException | str) -> list[str]:
-    text = error if isinstance(error, str) else "".join(traceback.format_exception(error))
-    return [line for line in text.splitlines() if line.strip()]

@@ -14,6 +14,20 @@ from rlprobe.errors import UsageError
 _RING_BYTES = 64 * 1024 * 1024
 _FLAT = 1e-6  # of the rewards' magnitude: a smaller spread inside a group is rounding noise
 
+# Arguments of `Recorder.samples` with one value per rollout or per group.
+ARGUMENTS = (
+    "prompts",
+    "completions",
+    "rewards",
+    "advantages",
+    "completion_lengths",
+    "truncated",
+    "group_ids",
+    "prompt_ids",
+    "logprob_means",
+    "kls",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class SamplePolicy:

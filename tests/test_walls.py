@@ -1,0 +1,137 @@
+"""The walls of the house: who may import whom, and how large a room may grow."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BASE = {"errors", "values", "findings", "_version"}
+# room -> rooms it may import (besides itself and the base)
+ALLOWED: dict[str, set[str]] = {
+    "schema": set(),
+    "stats": set(),
+    "detector": {"stats", "schema"},
+    "catalog": {"detector"},
+    "config": {"detector", "catalog"},
+    "store": {"schema"},
+    "recorder": {"schema", "store"},
+    "importers": {"schema", "store"},
+    "integrations": {"schema", "store", "recorder"},
+    "scan": {"schema", "stats", "detector", "catalog", "config", "store"},
+    "gate": {"config"},
+    "report": {"schema", "stats", "detector", "catalog", "config", "store", "scan", "gate"},
+    "demo": {"recorder"},
+}
+DETECTORS_MAY_IMPORT = {"rlprobe.detector", "rlprobe.findings", "rlprobe.stats"}
+# (importer, imported): exceptions, each with its reason
+EXCEPTIONS = {
+    ("recorder", "importers"),  # `record` reads the output of commands it cannot attach to
+}
+
+
+def modules(folder: str) -> Iterator[Path]:
+    yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def rooms_of(names: set[str]) -> set[str]:
+    parts = (name.split(".") for name in names if name.startswith("rlprobe."))
+    known = {*ALLOWED, "cli", "dev", "guards", "detectors", "schemas"}
+    return {part[1] for part in parts if part[1] in known}
+
+
+@pytest.mark.parametrize("room", sorted(ALLOWED))
+def test_rooms_import_only_what_lies_under_them(room: str) -> None:
+    place = ROOT / "rlprobe" / room
+    paths = list(modules(f"rlprobe/{room}")) if place.is_dir() else [place.with_suffix(".py")]
+    for path in paths:
+        strangers = rooms_of(imported(path)) - ALLOWED[room] - {room}
+        strangers -= {other for who, other in EXCEPTIONS if who == room}
+        assert not strangers, f"{path.relative_to(ROOT)} may not import {sorted(strangers)}"
+
+
+def test_detectors_import_only_what_authors_are_promised() -> None:
+    for path in modules("detectors"):
+        ours = {name for name in imported(path) if name.split(".")[0] == "rlprobe"}
+        modules_ = {name for name in ours if name.count(".") == 1}
+        assert modules_ <= DETECTORS_MAY_IMPORT, path.name
+        others = {name.split(".")[0] for name in imported(path)} - {"rlprobe"}
+        assert others - set(sys.stdlib_module_names) <= {"numpy"}, path.name
+
+
+def test_detectors_and_schemas_are_imported_by_nobody_by_name() -> None:
+    for folder in ("rlprobe", "detectors", "tests", "benchmarks"):
+        for path in modules(folder):
+            names = imported(path)
+            assert not any(
+                name.startswith(("rlprobe.detectors", "rlprobe.schemas")) for name in names
+            )
+            assert not names & {"detectors", "schemas"}, path
+
+
+def test_only_the_store_opens_parquet() -> None:
+    for path in modules("rlprobe"):
+        if path.is_relative_to(ROOT / "rlprobe" / "store"):
+            continue
+        assert "pyarrow.parquet" not in imported(path), path
+        assert "duckdb" not in imported(path), path
+
+
+def test_importing_rlprobe_loads_nothing_heavy() -> None:
+    heavy = ["duckdb", "scipy", "rich", "typer", "torch", "pyarrow", "numpy", "pandas"]
+    code = f"import sys, rlprobe; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_recording_loads_no_pandas_and_no_scan() -> None:
+    code = """
+import sys, tempfile, rlprobe
+with rlprobe.Recorder(tempfile.mkdtemp()) as recorder:
+    recorder.step(1, loss=1.0)
+    recorder.samples(1, prompts=["p"], completions=["c"])
+heavy = ["pandas", "duckdb", "scipy", "rich", "typer", "rlprobe.scan", "rlprobe.catalog"]
+print([name for name in heavy if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
+MOST_LINES = 400
+MOST_FUNCTION_LINES = 60
+
+
+@pytest.mark.parametrize("folder", ["rlprobe", "detectors"])
+def test_files_and_functions_stay_small(folder: str) -> None:
+    for path in modules(folder):
+        text = path.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= MOST_LINES, path
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                assert length <= MOST_FUNCTION_LINES, f"{path}: {node.name} has {length} lines"
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    for folder in ("rlprobe", "detectors", "schemas"):
+        for path in modules(folder):
+            assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
