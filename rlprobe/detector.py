@@ -119,7 +119,10 @@ class Knob:
 def knob(
     default: float, description: str, *, unit: str = "", ge: float = 0.0, le: float = float("inf")
 ) -> Any:
-    """Declare a tunable number, as in `spike_ratio: float = knob(10, "…", ge=1)`."""
+    """Declare a tunable number of a detector.
+
+    Write `spike_ratio: float = knob(10, "how many times the median", ge=1)`.
+    """
     metadata = {"description": description, "unit": unit, "minimum": ge, "maximum": le}
     return field(default=float(default), metadata=metadata)
 

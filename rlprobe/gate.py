@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rlprobe.config import GatePolicy, Waiver
-from rlprobe.findings import Finding, ScanReport
+from rlprobe.findings import Finding, Incident, ScanReport
 
-PASSED, FAILED, COULD_NOT_JUDGE = 0, 1, 3
+PASSED, FAILED, UNREADABLE, COULD_NOT_JUDGE = 0, 1, 2, 3
+EXIT_CODES = {
+    PASSED: "judged; nothing at or above the bar",
+    FAILED: "findings at or above the bar",
+    UNREADABLE: "usage error, unreadable or unknown input (named, with what to try)",
+    COULD_NOT_JUDGE: "could not judge: nothing checkable, required coverage missing, "
+    "or a detector failed",
+}
 _JUDGED = ("fired", "clean")
 
 
@@ -21,7 +28,7 @@ class GateVerdict:
     Attributes:
         exit_code: 0 pass, 1 fail, 3 could not judge.
         reasons: why, one sentence each.
-        failing: root findings at or above the bar that no waiver covers.
+        failing: roots of the incidents at or above the bar that no waiver covers.
         waived: those that a waiver covers.
     """
 
@@ -38,11 +45,18 @@ def judge(
     waivers: Sequence[Waiver] = (),
     today: datetime.date | None = None,
 ) -> GateVerdict:
-    """Judge scans by the project's policy. Consequences do not count: only roots do."""
+    """Judge scans by the project's policy.
+
+    Incidents count, each once and by the worst of its chain; a waiver covers the incidents of its
+    root.
+    """
     today = today or datetime.datetime.now(tz=datetime.UTC).date()
     waived_ids = {waiver.detector for waiver in waivers if waiver.holds(today)}
     at_bar = [
-        (report, root) for report in reports for root in report.roots() if _counts(root, policy)
+        (report, report.finding(incident.root))
+        for report in reports
+        for incident in report.incidents
+        if _counts(incident, policy)
     ]
     failing = tuple(root for _, root in at_bar if root.detector not in waived_ids)
     waived = tuple(root for _, root in at_bar if root.detector in waived_ids)
@@ -59,8 +73,8 @@ def judge(
     return GateVerdict(PASSED, "pass", (), (), waived)
 
 
-def _counts(root: Finding, policy: GatePolicy) -> bool:
-    return policy.fail_on is not None and root.severity >= policy.fail_on
+def _counts(incident: Incident, policy: GatePolicy) -> bool:
+    return policy.fail_on is not None and incident.severity >= policy.fail_on
 
 
 def _doubts(report: ScanReport, policy: GatePolicy) -> list[str]:

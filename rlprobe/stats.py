@@ -10,17 +10,23 @@ A mask is a boolean array over rows; an `Episode` is a stretch of rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from rlprobe.values import BoolArray, FloatArray, IntArray, Series
+    from rlprobe import values as _values
+
+    BoolArray = _values.BoolArray
+    FloatArray = _values.FloatArray
+    IntArray = _values.IntArray
+    Series = _values.Series
 
 SIGMA_PER_MAD = 1.4826  # of a normal distribution
 SIGMA_PER_IQR = 0.7413
+MOST_EPISODES = 24  # nobody reads more of one kind
 MAX_BLOCKS = 256  # a baseline is computed per block of rows, so that its cost stays linear
 
 
@@ -62,22 +68,26 @@ class Baseline:
 # --- values ---------------------------------------------------------------------------------------
 
 
+def finite(values: FloatArray) -> FloatArray:
+    """The values, with NaN for what is not finite."""
+    return np.where(np.isfinite(values), values, np.nan)
+
+
 def logs(values: FloatArray, floor: float) -> FloatArray:
     """Natural logarithms; below `floor` counts as `floor`, NaN and Inf become NaN."""
-    kept = np.where(np.isfinite(values), values, np.nan)
-    return np.log(np.maximum(kept, floor))
+    return np.log(np.maximum(finite(values), floor))
 
 
 def median(values: FloatArray) -> float:
     """Median of the finite values; NaN if there are none."""
-    finite = values[np.isfinite(values)]
-    return float(np.median(finite)) if len(finite) else math.nan
+    kept = values[np.isfinite(values)]
+    return float(np.median(kept)) if len(kept) else math.nan
 
 
 def quantile(values: FloatArray, share: float) -> float:
     """Quantile of the finite values; NaN if there are none."""
-    finite = values[np.isfinite(values)]
-    return float(np.quantile(finite, share)) if len(finite) else math.nan
+    kept = values[np.isfinite(values)]
+    return float(np.quantile(kept, share)) if len(kept) else math.nan
 
 
 def spread(values: FloatArray) -> float:
@@ -87,9 +97,9 @@ def spread(values: FloatArray) -> float:
 
 def rolling_mean(values: FloatArray, width: int) -> FloatArray:
     """Mean of the last `width` finite values up to each row; NaN where none is finite."""
-    finite = np.isfinite(values)
-    total = _trailing_sum(np.where(finite, values, 0.0), width)
-    count = _trailing_sum(finite.astype(np.float64), width)
+    known = np.isfinite(values)
+    total = _trailing_sum(np.where(known, values, 0.0), width)
+    count = _trailing_sum(known.astype(np.float64), width)
     out = np.full(len(values), np.nan)
     np.divide(total, count, out=out, where=count > 0)
     return out
@@ -107,6 +117,14 @@ def rolling_max(values: FloatArray) -> FloatArray:
     known = np.where(np.isfinite(values), values, -np.inf)
     highest = np.maximum.accumulate(known) if len(known) else known
     return np.where(np.isfinite(highest), highest, np.nan)
+
+
+def measured(series: Series, *, above: float = -math.inf) -> tuple[IntArray, FloatArray]:
+    """Steps and values where the value is finite and above a limit."""
+    kept = np.isfinite(series.values) & (series.values > above)
+    if kept.all():
+        return series.steps, series.values
+    return series.steps[kept], series.values[kept]
 
 
 def at_steps(series: Series | None, steps: IntArray) -> FloatArray:
@@ -157,16 +175,16 @@ def _block_levels(values: FloatArray, size: int) -> tuple[FloatArray, FloatArray
     """Median and spread of the finite values of each block; NaN where a block has none."""
     count = math.ceil(len(values) / size)
     grid = np.full(count * size, np.nan)
-    grid[: len(values)] = np.where(np.isfinite(values), values, np.nan)
+    grid[: len(values)] = finite(values)
     grid = np.sort(grid.reshape(count, size), axis=1)  # NaN goes last
-    finite = np.isfinite(grid).sum(axis=1)
-    quarter = _order(grid, finite, 0.75) - _order(grid, finite, 0.25)
-    return _order(grid, finite, 0.5), SIGMA_PER_IQR * quarter
+    known = np.isfinite(grid).sum(axis=1)
+    quarter = _order(grid, known, 0.75) - _order(grid, known, 0.25)
+    return _order(grid, known, 0.5), SIGMA_PER_IQR * quarter
 
 
-def _order(sorted_rows: FloatArray, finite: IntArray, share: float) -> FloatArray:
-    """The quantile of each sorted row over its first `finite` entries (mean of two neighbours)."""
-    place = share * np.maximum(finite - 1, 0)
+def _order(sorted_rows: FloatArray, known: IntArray, share: float) -> FloatArray:
+    """The quantile of each sorted row over its first `known` entries (mean of two neighbours)."""
+    place = share * np.maximum(known - 1, 0)
     low, high = np.floor(place).astype(np.int64), np.ceil(place).astype(np.int64)
     row = np.arange(len(sorted_rows))
     out: FloatArray = (sorted_rows[row, low] + sorted_rows[row, high]) / 2
@@ -213,28 +231,54 @@ def robust_z(values: FloatArray, baseline: Baseline, floor: float) -> FloatArray
 # --- episodes -------------------------------------------------------------------------------------
 
 
-def episodes(mask: BoolArray, *, gap: int = 0, least: int = 1) -> tuple[Episode, ...]:
+def clusters(positions: IntArray, reach: int, most: int = MOST_EPISODES) -> list[tuple[int, int]]:
+    """Index ranges (both ends inclusive) of positions that lie at most `reach` apart.
+
+    Args:
+        positions: ascending.
+        reach: positions at most so far apart belong together.
+        most: where there are more clusters, the closest are joined until so many are left.
+    """
+    if not len(positions):
+        return []
+    apart = np.diff(positions)
+    breaks = np.flatnonzero(apart > reach)
+    if len(breaks) >= most:
+        widest = np.argpartition(apart[breaks], len(breaks) - most + 1)[len(breaks) - most + 1 :]
+        breaks = breaks[np.sort(widest)]
+    starts = [0, *(breaks + 1).tolist()]
+    return list(zip(starts, [*breaks.tolist(), len(positions) - 1], strict=True))
+
+
+def episodes(
+    mask: BoolArray, *, gap: int = 0, least: int = 1, most: int = MOST_EPISODES
+) -> tuple[Episode, ...]:
     """Runs of True, in order; runs at most `gap` False rows apart are one.
 
     Args:
         mask: one per row.
         gap: so many False rows do not end a run.
         least: an episode needs so many True rows; the others are left out.
+        most: where there are more episodes, the closest are joined until so many are left.
     """
-    return tuple(_episodes(mask, gap, least))
-
-
-def _episodes(mask: BoolArray, gap: int, least: int) -> Iterator[Episode]:
     rows = np.flatnonzero(mask)
+    if least > 1:
+        rows = _in_long_runs(rows, gap, least)
+    found = clusters(rows, gap + 1, most)
+    last = len(mask) - 1
+    return tuple(
+        Episode(int(rows[start]), int(rows[end]), recovered=int(rows[end]) < last)
+        for start, end in found
+    )
+
+
+def _in_long_runs(rows: IntArray, gap: int, least: int) -> IntArray:
+    """The rows of those runs that have at least so many of them."""
     if not len(rows):
-        return
-    breaks = np.flatnonzero(np.diff(rows) > gap + 1)
-    starts = np.concatenate(([0], breaks + 1))
-    ends = np.concatenate((breaks, [len(rows) - 1]))
-    long_enough = ends - starts + 1 >= least
-    for start, end in zip(starts[long_enough].tolist(), ends[long_enough].tolist(), strict=True):
-        last = int(rows[end])
-        yield Episode(int(rows[start]), last, recovered=last < len(mask) - 1)
+        return rows
+    run = np.concatenate(([0], np.cumsum(np.diff(rows) > gap + 1)))
+    kept: IntArray = rows[np.bincount(run)[run] >= least]
+    return kept
 
 
 def sustained(mask: BoolArray, *, width: int, share: float, gap: int = 0) -> tuple[Episode, ...]:
@@ -279,21 +323,37 @@ def walk_back(outside: BoolArray, start: int, *, slack: int = 0) -> int:
     return first
 
 
+def drift_onset(z: FloatArray, row: int, *, allowance: float = 1.0, reach: int = 25) -> int:
+    """Row at which the drift that leads to `row` began (a one-sided cumulative sum).
+
+    Args:
+        z: robust distances from the baseline; NaN counts as on it.
+        row: first row that is surely part of the drift.
+        allowance: distance that is noise.
+        reach: so many rows before `row` are looked at.
+    """
+    first = max(0, row - reach)
+    steps = np.clip(np.nan_to_num(z[first : row + 1]), -2, 2) - allowance
+    path = np.concatenate(([0.0], np.cumsum(steps)))
+    lowest = len(path) - 1 - int(np.argmin(path[::-1]))
+    return min(row, first + lowest)
+
+
 def change_point(values: FloatArray) -> int | None:
     """First row of the second part when the series is best cut in two by level; None below 4 rows.
 
     Maximises the difference of the two means, weighted by how much they hold.
     """
-    finite = np.flatnonzero(np.isfinite(values))
-    if len(finite) < 4:
+    rows = np.flatnonzero(np.isfinite(values))
+    if len(rows) < 4:
         return None
-    kept = values[finite]
+    kept = values[rows]
     count = len(kept)
     left = np.arange(1, count, dtype=np.float64)
     total = np.cumsum(kept)
     means = total[:-1] / left - (total[-1] - total[:-1]) / (count - left)
     score = np.abs(means) * np.sqrt(left * (count - left))
-    return int(finite[int(np.argmax(score)) + 1])
+    return int(rows[int(np.argmax(score)) + 1])
 
 
 # --- words ----------------------------------------------------------------------------------------

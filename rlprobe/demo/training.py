@@ -1,8 +1,8 @@
 """A small real training: group-relative policy gradient on a softmax policy, in NumPy.
 
-The policy writes digits, one token at a time, from logits that depend on the prompt (first token)
-and on the token before (later ones). The task reward is 1 for the right first digit. The format
-reward is 0.1 for digits and spaces, summed in float32 and paid whether the answer is right or not.
+The policy writes one token at a time, from logits that depend on the prompt (first token) and on
+the token before (later ones). The task reward is 1 for the right first digit. The format reward is
+0.1 for an answer that ends by itself, paid whether it is right or not.
 Advantages are (reward - group mean) / (group std + 1e-8), as in GRPO (Shao et al., 2024,
 "DeepSeekMath").
 
@@ -13,10 +13,10 @@ float32, and the division makes advantages of ordinary size out of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlprobe.recorder import Recorder
 from rlprobe.values import FloatArray, IntArray
@@ -31,7 +31,7 @@ VOCABULARY = "0123456789 .?"
 END = len(VOCABULARY)
 EASY_PROMPTS = tuple(f"{a}+{b}=" for a in range(10) for b in range(10))
 HARD_PROMPTS = tuple(f"{a}/7=" for a in range(1, 7))
-_LEARNING_RATE = 3.0
+LEARNING_RATE = 3.0
 _EPSILON = 1e-8
 _CHECKPOINT_EVERY = 50
 
@@ -49,18 +49,6 @@ class Batch:
     advantages: FloatArray  # (groups, group size)
 
 
-@dataclass
-class Policy:
-    """Logits of the first token by prompt, and of later tokens by the token before."""
-
-    first: FloatArray = field(default_factory=lambda: _pretrained())
-    later: FloatArray = field(default_factory=lambda: _initial(END + 1))
-
-    def copy(self) -> Policy:
-        """An independent copy: the reference, or a checkpoint."""
-        return Policy(self.first.copy(), self.later.copy())
-
-
 def _initial(rows: int) -> FloatArray:
     logits = np.zeros((rows, END + 1))
     logits[:, END] = 0.7  # a token more likely than others to end: about ten tokens on average
@@ -75,15 +63,25 @@ def _pretrained() -> FloatArray:
     return logits
 
 
+@dataclass
+class Policy:
+    """Logits of the first token by prompt, and of later tokens by the token before."""
+
+    first: FloatArray = field(default_factory=_pretrained)
+    later: FloatArray = field(default_factory=lambda: _initial(END + 1))
+
+    def copy(self) -> Policy:
+        """An independent copy: the reference, or a checkpoint."""
+        return Policy(self.first.copy(), self.later.copy())
+
+
 def _softmax(logits: FloatArray) -> FloatArray:
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     result: FloatArray = weights / weights.sum(axis=-1, keepdims=True)
     return result
 
 
-def train(
-    recorder: Recorder, *, seed: int = 0, steps: int = STEPS, tick: Callable[[int], None] = id
-) -> Policy:
+def train(recorder: Recorder, *, seed: int = 0, steps: int = STEPS) -> Policy:
     """Train and record; returns the policy as it ended up."""
     random = np.random.default_rng(seed)
     policy, reference = Policy(), Policy()
@@ -95,11 +93,10 @@ def train(
         gradient = _gradient(policy, batch)
         norm = float(np.sqrt(np.sum(gradient.first**2) + np.sum(gradient.later**2)))
         _record(recorder, step, batch, policy, reference, norm)
-        policy.first += _LEARNING_RATE * gradient.first
-        policy.later += _LEARNING_RATE * gradient.later
+        policy.first += LEARNING_RATE * gradient.first
+        policy.later += LEARNING_RATE * gradient.later
         if step % _CHECKPOINT_EVERY == 0:
             _save(recorder, step, policy)
-        tick(step)
     return policy
 
 
@@ -143,16 +140,16 @@ def _generate(policy: Policy, prompts: IntArray, random: np.random.Generator) ->
     return tokens
 
 
-def _format_reward(tokens: IntArray, lengths: IntArray) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+def _format_reward(tokens: IntArray, lengths: IntArray) -> NDArray[np.float32]:
     """0.1 for an answer that ended by itself, as a float32 mean over its tokens."""
     ended = tokens[:, -1] == END
     total = np.zeros(len(tokens), dtype=np.float32)
     for position in range(CAP):
         total += np.where(ended & (position < lengths), np.float32(0.1), np.float32(0.0))
-    return total / lengths.astype(np.float32)
+    return np.divide(total, lengths, dtype=np.float32)
 
 
-def _advantages(rewards: FloatArray) -> FloatArray:
+def _advantages(rewards: NDArray[np.float32]) -> FloatArray:
     """(r - mean) / (std + 1e-8) per group, in float32: the division that this demo is about."""
     centred = rewards - rewards.mean(axis=1, keepdims=True)
     scaled: FloatArray = centred / (rewards.std(axis=1, keepdims=True) + np.float32(_EPSILON))
@@ -187,7 +184,7 @@ def _record(
         step,
         loss=float(-(batch.advantages.reshape(-1) * log_probability).mean()),
         grad_norm=norm,
-        lr=_LEARNING_RATE,
+        lr=LEARNING_RATE,
         kl_mean=_kl(policy, reference, batch),
         entropy=_entropy(policy, batch),
         rewards=batch.rewards,

@@ -1,0 +1,11 @@
+"""What a person or a program reads. One file per format; nothing else formats for people.
+
+reporter   the Reporter protocol and the choice of one
+text       the terminal, plain in a pipe; incident_text: its incident blocks
+json       the report as schemas/report.schema.json describes it
+markdown   a comment on a pull request
+verdict    the word of `rlprobe gate`, above the reports
+step_text, step_json   `rlprobe show`
+pages      `rlprobe explain`; listing: tables for `ls` and `query`
+lines, numbers, sparkline, escape   what they are made of
+"""

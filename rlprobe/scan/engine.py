@@ -83,7 +83,7 @@ def _judge(detector: Detector, context: Context, results: _Results) -> None:
         state, reason = "inconclusive", str(word)
     except Exception as error:
         state, reason = "failed", f"{type(error).__name__}: {error}"
-    results.findings.extend(found)
+    results.findings.extend({finding.key: finding for finding in reversed(found)}.values())
     if found and state != "failed":
         state = "fired"
     results.coverage.append(Coverage(detector.id, state, reason))

@@ -30,6 +30,7 @@ _RECENT = 8
 _MIN_RANKS = 4
 _EVENTS = 6
 _MAD_TO_SIGMA = 1.4826
+_ROUNDING = 1e-6  # a mean advantage of 1e-8 moves by many times its scatter, and means nothing
 
 Off = Literal["ratio", "difference"]
 
@@ -227,7 +228,7 @@ def _measure(series: Series, window: int) -> MetricAtStep:
         recent=tuple(series.values[-_RECENT:].tolist()),
         off=value / median if log else value - median,
         off_kind="ratio" if log else "difference",
-        deviation=_deviation(value, past, log=log),
+        deviation=_deviation(series.name, value, past, log=log),
     )
 
 
@@ -236,14 +237,16 @@ def _on_log_scale(name: str, value: float, median: float) -> bool:
     return entry is not None and entry.scale == "log" and value > 0 and median > 0
 
 
-def _deviation(value: float, past: FloatArray, *, log: bool) -> float:
+def _deviation(name: str, value: float, past: FloatArray, *, log: bool) -> float:
     if not math.isfinite(value):
         return math.inf
     if len(past) < _MIN_PAST:
         return 0.0
     if log and bool((past > 0).all()):
         return _robust(math.log10(value), np.log10(past), floor=0.01)
-    return _robust(value, past, floor=0.01 * abs(float(np.median(past))))
+    entry = schema.metric(name)
+    smallest = 0.01 if entry is not None and entry.scale == "fraction" else _ROUNDING
+    return _robust(value, past, floor=max(smallest, 0.01 * abs(float(np.median(past)))))
 
 
 def _robust(value: float, others: FloatArray, floor: float) -> float:
@@ -252,7 +255,7 @@ def _robust(value: float, others: FloatArray, floor: float) -> float:
     distance = abs(value - median)
     if distance == 0:
         return 0.0
-    return min(distance / max(spread, floor, 1e-12), 1e9)
+    return min(distance / max(spread, floor, _ROUNDING), 1e9)
 
 
 def _nearby(run: Run, step: int) -> tuple[Event, ...]:

@@ -8,7 +8,6 @@ A writer that may still be alive is left alone: it merges its own shards.
 from __future__ import annotations
 
 import itertools
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -82,7 +81,7 @@ def _busy(
     run_dir: Path, directory: Path, stream: tuple[int, int, str], names: Sequence[ShardName]
 ) -> str:
     """Why a writer's shards must not be touched; empty if they may be."""
-    process = _process(run_dir, stream)
+    process = manifest.process_of(run_dir, *stream)
     if process is not None and process.status is not None:
         return ""
     alive = None if process is None else manifest.alive(process)
@@ -92,16 +91,6 @@ def _busy(
     if alive is None and time.time() - newest < SETTLED:
         return "it wrote within a day, and its machine cannot be asked whether it still runs"
     return ""
-
-
-def _process(run_dir: Path, stream: tuple[int, int, str]) -> manifest.Process | None:
-    attempt, rank, writer = stream
-    path = run_dir / layout.ATTEMPTS / f"{attempt:04d}" / f"r{rank:05d}-{writer}.json"
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        return manifest.Process(**{name: raw[name] for name in manifest.Process.__slots__})
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _modified(path: Path) -> float:

@@ -103,7 +103,7 @@ def write_process(
         "ended": time.time() if status else None,
         "health": dict(health or {}),
     }
-    path = run_dir / layout.ATTEMPTS / f"{attempt:04d}" / f"r{rank:05d}-{writer}.json"
+    path = process_path(run_dir, attempt, rank, writer)
     files.write_atomic(path, json.dumps(content))
 
 
@@ -119,14 +119,27 @@ def process_birth(pid: int) -> float:
 def processes(run_dir: Path, attempt: int) -> tuple[Process, ...]:
     """The processes that recorded an attempt; unreadable files are passed over."""
     folder = run_dir / layout.ATTEMPTS / f"{attempt:04d}"
-    found = []
-    for path in sorted(folder.glob("r*.json")):
-        try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
-            found.append(Process(**{name: raw[name] for name in Process.__dataclass_fields__}))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return tuple(found)
+    read = (read_process(path) for path in sorted(folder.glob("r*.json")))
+    return tuple(process for process in read if process is not None)
+
+
+def process_of(run_dir: Path, attempt: int, rank: int, writer: str) -> Process | None:
+    """The process that wrote shards under this name, if its file is there and readable."""
+    return read_process(process_path(run_dir, attempt, rank, writer))
+
+
+def process_path(run_dir: Path, attempt: int, rank: int, writer: str) -> Path:
+    """Where a process tells of itself."""
+    return run_dir / layout.ATTEMPTS / f"{attempt:04d}" / f"r{rank:05d}-{writer}.json"
+
+
+def read_process(path: Path) -> Process | None:
+    """One process's file; None if it cannot be read."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        return Process(**{name: raw[name] for name in Process.__dataclass_fields__})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def alive(process: Process) -> bool | None:

@@ -216,6 +216,18 @@ def test_an_interrupt_is_quiet(
     assert rlprobe("scan", healthy) == (130, "", "")
 
 
+def test_the_scan_after_a_recording_leaves_stdout_to_the_command(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rlprobe.cli.scan import scan_after
+
+    assert scan_after(recording, "critical") == 0
+    assert scan_after(recording, "sometimes") == 2
+    captured = capsys.readouterr()
+    assert not captured.out
+    assert "steps 1-30" in captured.err
+
+
 # --- scan and gate ---------------------------------------------------------------------------
 
 

@@ -105,7 +105,10 @@ def test_screen(noisy: StepView, golden: Golden) -> None:
 
 def test_whole_texts_and_everything(noisy: StepView) -> None:
     text = step_text.render(noisy, Layout(), samples=8, whole=True, everything=True)
-    assert " ".join(text.split()).count("<think> Wait, let me double check") >= 8 * 41
+    assert "    │ <think> Wait" in text
+    assert (
+        " ".join(text.replace("│", "").split()).count("<think> Wait, let me double check") >= 8 * 41
+    )
     assert "more within" not in text
     assert "lr " in text
 

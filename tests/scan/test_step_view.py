@@ -56,6 +56,12 @@ def test_metrics_are_measured_against_their_own_past() -> None:
     assert [item.past for item in seen.metrics] == [50, 50]
 
 
+def test_rounding_noise_is_not_unusual() -> None:
+    noise = [1e-8 * (step % 5 - 2) for step in range(60)]
+    seen = view(run_of(frame({"advantage_mean": [*noise, 5e-7]})), 61)
+    assert not seen.metrics[0].unusual
+
+
 def test_the_past_holds_only_what_came_before() -> None:
     seen = view(run_of(frame({"loss": [1.0] * 10 + [50.0] * 10})), 10)
     assert metric(seen, "loss") == 0

@@ -1,0 +1,26 @@
+"""Exactly one run at a path, exactly one of some formats."""
+
+from __future__ import annotations
+
+from rlprobe.errors import UsageError
+from rlprobe.importers import open_runs
+from rlprobe.store.run import Run
+
+
+def one_run(path: str) -> Run:
+    """The run at a path; UsageError if there are several."""
+    runs = open_runs(path)
+    if len(runs) > 1:
+        named = ", ".join(f"'{run.info.path}'" for run in runs[:5])
+        raise UsageError(
+            f"Couldn't choose a run in '{path}': there are {len(runs)}", hint=f"One of {named}."
+        )
+    return runs[0]
+
+
+def one_of(word: str, *known: str) -> None:
+    """Check a format; UsageError if there is no such one."""
+    if word not in known:
+        raise UsageError(
+            f"Couldn't write format '{word}': no such format", hint=f"One of {', '.join(known)}."
+        )

@@ -1,0 +1,30 @@
+"""`rlprobe compact`: fewer, larger files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def compact(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A recording.")],
+) -> int:
+    """Merge the shards of every finished writer; one that is alive is left alone."""
+    from rlprobe.cli.output import emit, note
+    from rlprobe.report.numbers import plural, size
+    from rlprobe.store.compaction import Footprint
+    from rlprobe.store.compaction import compact as merge
+    from rlprobe.store.recording import Recording
+
+    def said(footprint: Footprint) -> str:
+        return f"{plural(footprint.files, 'file')}, {size(footprint.bytes)}"
+
+    done = merge(Recording(run).path)
+    for writer in done.busy:
+        note(f"left alone: {writer}")
+    for problem in done.problems:
+        note(f"{problem.path}: {problem.message}")
+    emit(f"{said(done.before)} -> {said(done.after)}\n")
+    return 0

@@ -1,0 +1,44 @@
+"""`rlprobe ls`: the recordings in a directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlprobe.cli import options
+
+
+def ls(
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]")] = Path(),
+    format_: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="text or json.")
+    ] = "text",
+    output: options.Output = None,
+) -> int:
+    """List the recordings in a directory: what they are, how far they came, how they ended."""
+    from rlprobe.cli.choosing import one_of
+    from rlprobe.cli.output import complain, emit
+    from rlprobe.errors import InputError
+    from rlprobe.report import listing
+    from rlprobe.store.compaction import footprint
+    from rlprobe.store.recording import Recording, recordings_in
+
+    one_of(format_, "text", "json")
+    infos, sizes, unreadable = [], [], False
+    for path in recordings_in(directory):
+        try:
+            infos.append(Recording(path).info)
+            sizes.append(footprint(path).bytes)
+        except InputError as error:
+            complain(error)
+            unreadable = True
+    if not infos and not unreadable:
+        raise InputError(
+            f"Couldn't find a recording in '{directory}': no run.json there or one level below it",
+            hint="Give the directory that holds your runs.",
+        )
+    render = listing.recordings_json if format_ == "json" else listing.recordings
+    emit(render(infos, sizes), output)
+    return 2 if unreadable else 0

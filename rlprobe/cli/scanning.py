@@ -1,0 +1,88 @@
+"""What `scan` and `gate` share: configuration plus flags, and scans of many paths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rlprobe import catalog
+from rlprobe.cli.output import complain
+from rlprobe.config import Config
+from rlprobe.errors import InputError
+from rlprobe.findings import ScanReport
+from rlprobe.importers import open_runs
+from rlprobe.scan.engine import scan
+from rlprobe.store.recording import recordings_in
+from rlprobe.store.run import Run
+
+
+@dataclass
+class Scans:
+    """What could be scanned, and whether some path could not be read."""
+
+    reports: list[ScanReport] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    unreadable: bool = False
+
+    def exit_code(self, judged: int) -> int:
+        """The judgement's own code, unless a path could not be read."""
+        return 2 if self.unreadable or not self.reports else judged
+
+
+def configuration(
+    file: Path | None,
+    select: Sequence[str] | None = None,
+    ignore: Sequence[str] | None = None,
+    detectors: Sequence[Path] | None = None,
+) -> Config:
+    """The project's configuration; detectors selected by a flag replace its selection.
+
+    Raises:
+        ConfigError, DetectorError: a bad file, or an id that no detector has.
+    """
+    config = Config.load(file)
+    folders = (*config.detector_folders, *(detectors or ()))
+    chosen, left_out = _ids(select, folders), _ids(ignore, folders)
+    if chosen:
+        config = replace(config, select=chosen, ignore=())
+    return replace(config, ignore=(*config.ignore, *left_out), detector_folders=folders)
+
+
+def _ids(words: Sequence[str] | None, folders: Sequence[Path]) -> tuple[str, ...]:
+    split = [part.strip() for word in words or () for part in word.split(",")]
+    return tuple(catalog.get(part, folders).id for part in split if part)
+
+
+def places(paths: Sequence[str]) -> list[str]:
+    """The paths, with the recordings of a directory one by one: a bad one loses no other."""
+    found = [(path, recordings_in(Path(path))) for path in paths]
+    nested = [[str(run) for run in runs] if len(runs) > 1 else [path] for path, runs in found]
+    return [place for group in nested for place in group]
+
+
+def scan_all(places: Sequence[str], config: Config) -> Scans:
+    """Scan every run at every place; one that cannot be read is named on stderr and passed over."""
+    done = Scans()
+    for place in places:
+        try:
+            runs = open_runs(place)
+        except InputError as error:
+            _pass_over(error, done)
+            continue
+        for run in runs:
+            _scan_into(done, run, config)
+    return done
+
+
+def _scan_into(done: Scans, run: Run, config: Config) -> None:
+    try:
+        done.reports.append(scan(run, config))
+        done.runs.append(run)
+    except InputError as error:
+        _pass_over(error, done)
+
+
+def _pass_over(error: InputError, done: Scans) -> None:
+    complain(error)
+    done.unreadable = True

@@ -1,0 +1,102 @@
+"""A short comment for a pull request: a table of incidents, details folded away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlprobe.findings import Incident, ScanReport, Severity
+from rlprobe.report import escape, numbers
+from rlprobe.report.reporter import Layout
+from rlprobe.store.run import Run
+
+_WORDS = {
+    "pass": "✅ pass",
+    "warn": "⚠️ warn",
+    "fail": "❌ fail",
+    "not_judged": "❔ not judged",
+}
+_ROWS = 10
+_SUMMARY = 240  # characters of a summary in the table
+
+
+def reporter(layout: Layout) -> MarkdownReporter:
+    """The reporter for `--format markdown`."""
+    return MarkdownReporter(layout)
+
+
+class MarkdownReporter:
+    """GitHub-flavoured Markdown."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    def render(self, reports: Sequence[ScanReport], runs: Sequence[Run]) -> str:
+        """One section per report."""
+        return "\n".join(_section(report, quiet=self.layout.quiet) for report in reports)
+
+
+def _section(report: ScanReport, *, quiet: bool) -> str:
+    lines = [f"### rlprobe: {_WORDS[report.verdict]} {escape.code(report.path)}", ""]
+    if quiet:
+        return "\n".join(lines)
+    lines += [_facts(report), ""]
+    if report.incidents:
+        lines += [*_table(report), ""]
+    lines += [*_details(report), *_coverage(report)]
+    return "\n".join(lines)
+
+
+def _facts(report: ScanReport) -> str:
+    run = report.run
+    kind = [run.algorithm, run.framework]
+    facts = [escape.markdown(part) for part in kind if part]
+    facts.append(numbers.steps(run.first_step, run.last_step))
+    facts.append(numbers.plural(run.rows, "row"))
+    return " · ".join([*facts, *(escape.markdown(note) for note in run.notes)])
+
+
+def _table(report: ScanReport) -> list[str]:
+    rows = [_row(report, incident) for incident in report.incidents[:_ROWS]]
+    more = len(report.incidents) - _ROWS
+    if more > 0:
+        rows.append(f"| | … and {more} more | | |")
+    return ["| severity | what | first bad step | |", "|---|---|---|---|", *rows]
+
+
+def _row(report: ScanReport, incident: Incident) -> str:
+    root = report.finding(incident.root)
+    said = escape.markdown(root.summary[:_SUMMARY])
+    step = numbers.count(root.first_bad_step)
+    return f"| {incident.severity.label} | {escape.code(root.detector)} | {step} | {said} |"
+
+
+def _details(report: ScanReport) -> list[str]:
+    lines: list[str] = []
+    for incident in report.incidents[:_ROWS]:
+        if incident.severity > Severity.INFO:
+            lines += _detail(report, incident)
+    return lines
+
+
+def _detail(report: ScanReport, incident: Incident) -> list[str]:
+    root = report.finding(incident.root)
+    title = f"{escape.markdown(root.detector)} at step {numbers.count(root.first_bad_step)}"
+    chain = [
+        f"{escape.code(link.detector)} ({link.lead:+,})"
+        for link in incident.chain
+        if link.key != incident.root
+    ]
+    lines = [f"<details><summary>{title}</summary>", ""]
+    lines += [f"Then: {', '.join(chain)}", ""] if chain else []
+    if incident.restore is not None:
+        where = incident.restore.path or f"step {incident.restore.step}"
+        lines += [f"Restore: {escape.code(where)}", ""]
+    lines += [f"{n}. {escape.markdown(text)}" for n, text in enumerate(root.remedies, start=1)]
+    return [*lines, "", "</details>", ""]
+
+
+def _coverage(report: ScanReport) -> list[str]:
+    checked = [item for item in report.coverage if item.state in {"clean", "fired"}]
+    left = [escape.code(item.detector) for item in report.coverage if item not in checked]
+    said = f"Checked {len(checked)} of {len(report.coverage)}."
+    return [f"{said} Not judged: {', '.join(left)}." if left else said, ""]

@@ -1,0 +1,60 @@
+"""What every output format offers, and how one is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+from rlprobe.errors import UsageError
+
+if TYPE_CHECKING:  # the command line reads this file before it knows whether it needs numpy
+    from rlprobe.findings import ScanReport
+    from rlprobe.store.run import Run
+
+FORMATS = ("text", "json", "markdown")  # each is a module of this package with `reporter(layout)`
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How to lay a document out.
+
+    Attributes:
+        width: columns of the terminal.
+        colour: escape codes are wanted.
+        several: more than one run was asked for, even if only one could be read.
+        quiet: the verdict alone.
+    """
+
+    width: int = 90
+    colour: bool = False
+    several: bool = False
+    quiet: bool = False
+
+    @property
+    def columns(self) -> int:
+        """The width, within what the screens are made for."""
+        return max(40, min(self.width, 100))
+
+
+class Reporter(Protocol):
+    """Turns reports into one document."""
+
+    def render(self, reports: Sequence[ScanReport], runs: Sequence[Run]) -> str:
+        """The document; `runs` are what the reports are about, in the same order."""
+        ...
+
+
+def reporter(name: str, layout: Layout) -> Reporter:
+    """The reporter for a format.
+
+    Raises:
+        UsageError: there is no such format.
+    """
+    if name not in FORMATS:
+        raise UsageError(
+            f"Couldn't write format '{name}': no such format", hint=f"One of {', '.join(FORMATS)}."
+        )
+    made: Reporter = import_module(f"rlprobe.report.{name}").reporter(layout)
+    return made

@@ -1,0 +1,202 @@
+"""The terminal: the answer first, then the evidence, what to do, and what was not checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from rlprobe import schema
+from rlprobe.findings import Coverage, Incident, RunSummary, ScanReport, Severity
+from rlprobe.report import escape, incident_text, numbers
+from rlprobe.report.lines import SEVERITY_STYLES, VERDICT_STYLES, flow, paint, plain, wrap
+from rlprobe.report.reporter import Layout
+from rlprobe.scan.context import Context
+from rlprobe.store.run import Run
+
+_WORDS = {"pass": "PASS", "warn": "WARN", "fail": "FAIL", "not_judged": "NOT JUDGED"}
+_FULL = 8  # incidents told in full; the rest get one line each
+_PROBLEMS = 5
+
+
+def reporter(layout: Layout) -> TextReporter:
+    """The reporter for `--format text`."""
+    return TextReporter(layout)
+
+
+class TextReporter:
+    """Screens for people."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    def render(self, reports: Sequence[ScanReport], runs: Sequence[Run]) -> str:
+        """One screen per report, an empty line between them."""
+        screens = [self._screen(*pair) for pair in zip(reports, runs, strict=True)]
+        gap = "" if self.layout.quiet else "\n"
+        return gap.join(paint(screen, self.layout) for screen in screens)
+
+    def _screen(self, report: ScanReport, run: Run) -> list[Text]:
+        width = self.layout.columns
+        if self.layout.quiet:
+            return [_verdict(report).append(f"   {escape.name(report.path, 60)}")]
+        told = [incident for incident in report.incidents if incident.severity > Severity.INFO]
+        lines = [*_header(report, width), *_open(told), *_wrapped(_verdict(report), width)]
+        context = Context(run)
+        for incident in told[:_FULL]:
+            lines += [Text(), *incident_text.block(report, incident, context, width)]
+        lines += _rest(report, told[_FULL:])
+        lines += _infos(report, width)
+        lines += [Text()] if told else []
+        return [*lines, *_coverage(report, width), *_remarks(report, width)]
+
+
+def _open(told: Sequence[Incident]) -> list[Text]:
+    return [Text()] if told else []
+
+
+def _header(report: ScanReport, width: int) -> list[Text]:
+    first, *rest = flow(_facts(report), width)
+    path = len(escape.name(report.path, 60))
+    line = Text(first)
+    line.stylize("bold", 0, path)
+    return [line, *plain(rest)]
+
+
+def _facts(report: ScanReport) -> list[str]:
+    run = report.run
+    facts = [escape.name(report.path, 60), *_kind(run)]
+    if run.first_step is not None:
+        facts.append(numbers.steps(run.first_step, run.last_step))
+    if run.source != "recording":
+        facts.append(numbers.plural(run.rows, "row"))
+    if run.ranks:
+        facts.append(numbers.plural(run.ranks, "rank"))
+    if len(run.attempts) > (run.source != "recording"):
+        facts.append(numbers.plural(len(run.attempts), "attempt"))
+    return [*facts, *(escape.line(note) for note in run.notes)]
+
+
+def _kind(run: RunSummary) -> list[str]:
+    if run.source != "recording":
+        return [f"format: {escape.name(run.source)}"]
+    algorithm = escape.name(run.algorithm.upper()) if run.algorithm else ""
+    framework = _title(run.framework) if run.framework else ""
+    if algorithm and framework:
+        return [f"{algorithm} ({framework})"]
+    return [algorithm or framework] if algorithm or framework else []
+
+
+def _title(framework: str) -> str:
+    known = schema.aliases().get(framework)
+    return known.title if known else escape.name(framework)
+
+
+def _verdict(report: ScanReport) -> Text:
+    line = Text(_WORDS[report.verdict], style=VERDICT_STYLES[report.verdict])
+    return line.append(f"   {_because(report)}", style="not bold default")
+
+
+def _because(report: ScanReport) -> str:
+    told = [incident for incident in report.incidents if incident.severity > Severity.INFO]
+    if report.verdict == "not_judged":
+        return _why_not(report)
+    if told:
+        ended = ", ended the run" if any(incident.ended_run for incident in told) else ""
+        return numbers.plural(len(told), "incident") + ended
+    checks = sum(item.state in {"clean", "fired"} for item in report.coverage)
+    return f"nothing found in {numbers.plural(checks, 'check')}"
+
+
+def _why_not(report: ScanReport) -> str:
+    states = {item.state for item in report.coverage}
+    if report.run.rows == 0:
+        return "no metric rows"
+    if "inconclusive" in states:
+        facts = "; the others found nothing" if "clean" in states else ""
+        return f"too few rows for the statistical checks{facts}"
+    if "failed" in states:
+        return "the checks that could run failed"
+    return "no metric that the catalogue checks was logged"
+
+
+def _wrapped(line: Text, width: int) -> list[Text]:
+    if len(line.plain) <= width:
+        return [line]
+    first, *rest = wrap(line.plain, width, rest="  ")
+    return [line[: len(first)], *plain(rest)]
+
+
+def _rest(report: ScanReport, incidents: Sequence[Incident]) -> list[Text]:
+    if not incidents:
+        return []
+    heads = [
+        incident_text.headline(report.finding(incident.root), incident.severity)
+        for incident in incidents
+    ]
+    return [Text(), Text(f"{len(heads)} more:"), *heads]
+
+
+def _infos(report: ScanReport, width: int) -> list[Text]:
+    lines: list[Text] = []
+    for incident in report.incidents:
+        if incident.severity > Severity.INFO:
+            continue
+        root = report.finding(incident.root)
+        said = f"info   {root.detector} from step {numbers.count(root.first_bad_step)}: "
+        first, *rest = wrap(said + escape.line(root.summary), width, rest="       ")
+        line = Text(first)
+        line.stylize(SEVERITY_STYLES["info"], 0, 4)
+        lines += [line, *plain(rest)]
+    return [Text(), *lines] if lines and lines[0] and _has_told(report) else lines
+
+
+def _has_told(report: ScanReport) -> bool:
+    return any(incident.severity > Severity.INFO for incident in report.incidents)
+
+
+def _coverage(report: ScanReport, width: int) -> list[Text]:
+    checked = sum(item.state in {"clean", "fired"} for item in report.coverage)
+    sentences = []
+    if report.verdict in {"warn", "fail"}:
+        sentences.append(f"Checked {checked} of {len(report.coverage)}.")
+    for state, opening in (
+        ("not_checked", "Not checked"),
+        ("inconclusive", "Too little data"),
+        ("failed", "Failed"),
+    ):
+        items = [item for item in report.coverage if item.state == state]
+        if items:
+            sentences.append(f"{opening}: {_by_reason(items)}.")
+    return plain(wrap(" ".join(sentences), width)) if sentences else []
+
+
+def _by_reason(items: Sequence[Coverage]) -> str:
+    groups: dict[str, list[str]] = {}
+    for item in items:
+        groups.setdefault(item.reason, []).append(escape.name(item.detector))
+    return ", ".join(
+        ", ".join(ids) + (f" ({escape.line(reason)})" if reason else "")
+        for reason, ids in groups.items()
+    )
+
+
+def _remarks(report: ScanReport, width: int) -> list[Text]:
+    lines: list[str] = []
+    if report.run.health:
+        lines += wrap(f"Recorder: {escape.line(report.run.health)}.", width)
+    if report.unmapped_metrics and report.verdict == "not_judged":
+        lines += _unmapped(report.unmapped_metrics, width)
+    problems = report.problems
+    for problem in problems[:_PROBLEMS]:
+        said = f"{escape.name(problem.path, 60)}: {escape.line(problem.message)}"
+        lines += wrap(said, width, first="Problem: ", rest="  ")
+    if len(problems) > _PROBLEMS:
+        lines.append(f"  … and {len(problems) - _PROBLEMS} more problems")
+    return plain(lines)
+
+
+def _unmapped(names: Sequence[str], width: int) -> list[str]:
+    shown = ", ".join(escape.name(name) for name in names[:6])
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    return wrap(f"Names that no check knows: {shown}{more}.", width, rest="  ")
