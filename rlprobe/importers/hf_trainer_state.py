@@ -1,9 +1,4 @@
-"""Hugging Face `trainer_state.json`, and bare `log_history` lists.
-
-Rows of three kinds share one list: training rows, evaluation rows (`eval_…`), and one summary row
-at the end (`train_runtime`), which repeats the last step and is left out.
-(transformers/trainer_callback.py, TrainerState)
-"""
+"""Hugging Face `trainer_state.json`, and bare `log_history` lists."""
 
 from __future__ import annotations
 
@@ -13,89 +8,89 @@ from pathlib import Path
 from typing import Any
 
 from rlprobe.errors import EmptyRunError, InputError
-from rlprobe.importers.rows import RowTable, number
-from rlprobe.store.table import TableRun
+from rlprobe.importers.importer import Reading
+from rlprobe.importers.rows import step_of
+from rlprobe.importers.source import Source
 from rlprobe.values import Event, Problem
 
 _SETTINGS = ("max_steps", "logging_steps", "num_train_epochs", "train_batch_size", "save_steps")
 
 
 class HFTrainerState:
-    """Importer of `trainer_state.json`."""
+    """The state that the Hugging Face Trainer saves with every checkpoint.
+
+    Rows of three kinds share one list: training rows, evaluation rows (`eval_…`), and one summary
+    row at the end (`train_runtime`), which repeats the last step and is left out. Checkpoints that
+    lie beside the file become restore points. A null is not logged: TRL writes it for a metric
+    that was NaN over a whole logging window only since 1.0, and others for what they did not
+    measure.
+
+    Source: transformers/trainer_callback.py (TrainerState), trl/trainer/grpo_trainer.py (log).
+    """
 
     name = "hf_trainer_state"
     description = "Hugging Face trainer_state.json, or a bare log_history list"
 
-    def recognises(self, path: Path, head: bytes) -> bool:
+    def recognises(self, source: Source) -> bool:
         """JSON that starts an object or a list, with the keys of a trainer's history."""
-        start = head.lstrip()
+        start = source.head.lstrip()
         if start.startswith(b"["):
-            return b'"step"' in head and path.suffix == ".json"
+            return b'"step"' in source.head and source.suffix == ".json"
         return start.startswith(b"{") and (
-            b'"log_history"' in head or path.name == "trainer_state.json"
+            b'"log_history"' in source.head or source.name == "trainer_state.json"
         )
 
-    def read(self, path: Path) -> TableRun:
+    def read(self, source: Source) -> list[Reading]:
         """The run in the file."""
-        raw = _load(path)
+        raw = _load(source)
         state: Mapping[str, Any] = raw if isinstance(raw, dict) else {"log_history": raw}
         history = state.get("log_history")
         if not isinstance(history, list):
-            raise InputError(f"Couldn't read '{path}' as a trainer state: no log_history list")
-        table, problems = RowTable(), []
-        for index, row in enumerate(history):
-            problem = _add(table, row)
-            if problem:
-                problems.append(Problem(str(path), f"log_history[{index}] left out: {problem}"))
-        if not table.steps:
-            raise EmptyRunError(f"Couldn't find metrics in '{path}': log_history has no rows")
-        settings = {key: state[key] for key in _SETTINGS if key in state}
-        return table.run(
-            path,
-            self.name,
+            raise InputError(f"Couldn't read '{source.path}' as a trainer state: no log_history")
+        reading = Reading(
             framework="trl",
-            settings=settings,
-            events=_checkpoints(path),
-            problems=problems,
+            settings={key: state[key] for key in _SETTINGS if key in state},
+            events=list(_checkpoints(source.path)),
         )
+        reading.problems = [
+            Problem(str(source.path), f"log_history[{index}] left out: {problem}")
+            for index, row in enumerate(history)
+            if (problem := _add(reading, row))
+        ]
+        if not len(reading.rows):
+            raise EmptyRunError(
+                f"Couldn't find metrics in '{source.path}': log_history has no rows"
+            )
+        return [reading]
 
 
-def _load(path: Path) -> Any:
+def _load(source: Source) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(source.whole())
     except (ValueError, RecursionError) as error:
         raise InputError(
-            f"Couldn't read '{path}' as JSON: {error}",
+            f"Couldn't read '{source.path}' as JSON: {error}",
             hint="A file cut by a crash? Give the one in the newest checkpoint-N instead.",
         ) from error
 
 
-def _add(table: RowTable, row: Any) -> str:
+def _add(reading: Reading, row: Any) -> str:
     """Add one row; the reason if it cannot be."""
     if not isinstance(row, dict):
         return "not an object"
     if "train_runtime" in row:
         return ""
-    step = number(row.get("step"))
-    if step is None or not float(step).is_integer():
+    step = step_of(row)
+    if step is None:
         return "no step"
-    table.add(int(step), _values(row))
+    reading.rows.add(step, row)
     return ""
-
-
-def _values(row: Mapping[str, Any]) -> dict[str, float]:
-    values = {}
-    for key, raw in row.items():
-        value = number(raw)
-        if key != "step" and value is not None:
-            values[key] = value
-    return values
 
 
 def _checkpoints(path: Path) -> Iterator[Event]:
     """Checkpoints that lie beside the file: `checkpoint-N` directories."""
     folder = path.parent.parent if path.parent.name.startswith("checkpoint-") else path.parent
-    for entry in sorted(folder.glob("checkpoint-*")):
-        number_ = entry.name.removeprefix("checkpoint-")
-        if number_.isdigit() and entry.is_dir():
-            yield Event("checkpoint", int(number_), message=entry.name, data={"path": str(entry)})
+    found = [entry for entry in folder.glob("checkpoint-*") if entry.is_dir()]
+    numbered = [(entry.name.removeprefix("checkpoint-"), entry) for entry in found]
+    for number, entry in sorted((int(n), entry) for n, entry in numbered if n.isdigit()):
+        yield Event("checkpoint", number, message=entry.name, data={"path": str(entry)})

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlprobe.errors import InputError, UnknownFormatError
+from rlprobe.importers.assemble import assemble
 from rlprobe.importers.hf_trainer_state import HFTrainerState
 from rlprobe.importers.importer import Importer
 from rlprobe.importers.jsonl import JSONLines
+from rlprobe.importers.source import Source
 from rlprobe.store import layout
 from rlprobe.store.run import Run
 
 IMPORTERS: tuple[Importer, ...] = (HFTrainerState(), JSONLines())
-_HEAD_BYTES = 65_536
 
 
 def open_runs(path: str | Path) -> list[Run]:
@@ -61,16 +62,12 @@ def _checkpoint_number(path: Path) -> int:
 
 
 def _open_file(path: Path) -> Run:
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-    except OSError as error:
-        raise InputError(f"Couldn't read '{path}': {error.strerror}") from error
-    if not head.strip():
+    source = Source(path)
+    if not source.head.strip():
         raise InputError(f"Couldn't read '{path}': the file is empty")
     for importer in IMPORTERS:
-        if importer.recognises(path, head):
-            return importer.read(path)
+        if importer.recognises(source):
+            return assemble(path, importer.name, importer.read(source))
     known = "; ".join(importer.description for importer in IMPORTERS)
     raise UnknownFormatError(
         f"Couldn't read '{path}': no known log format", hint=f"Known: a recording; {known}."

@@ -1,35 +1,27 @@
-"""Rows of {key: value} -> columns under canonical names.
+"""Rows of {key: value} -> columns of numbers. What every row-shaped format shares.
 
-What every row-shaped format shares: numbers in any spelling, the framework told by its keys,
-aliases applied, several rows of one step merged, a step that goes back opening a new attempt.
+Rows are kept as columns: a block of rows with the same keys becomes one matrix at once, so memory
+is bounded by numbers and not by objects. Only values that are no plain numbers (text, null, nested
+objects) are looked at one by one.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import numpy as np
 
-from rlprobe import schema
-from rlprobe.store.frame import frame_of
-from rlprobe.store.run import RunInfo
-from rlprobe.store.table import TableRun
-from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray, Problem
+from rlprobe.values import BoolArray, FloatArray, IntArray
 
 STEP_KEYS = ("step", "global_step", "training_step", "_step", "iteration", "iter", "update")
-_WORDS = {
-    "nan": math.nan,
-    "inf": math.inf,
-    "+inf": math.inf,
-    "-inf": -math.inf,
-    "infinity": math.inf,
-    "+infinity": math.inf,
-    "-infinity": -math.inf,
-}
+_BLOCK = 4096
+_DEEPEST = 8  # levels of nesting that are flattened
+_WORDS = {"infinity": math.inf, "+infinity": math.inf, "-infinity": -math.inf}
+
+Null = Literal["missing", "nan"]
 
 
 def number(value: object) -> float | None:
@@ -40,7 +32,7 @@ def number(value: object) -> float | None:
         try:
             return float(value)
         except OverflowError:
-            return math.copysign(math.inf, value)
+            return math.inf if value > 0 else -math.inf
     if isinstance(value, str):
         return _spelled(value)
     return None
@@ -48,7 +40,7 @@ def number(value: object) -> float | None:
 
 def _spelled(text: str) -> float | None:
     word = text.strip()
-    if len(word) > 64:
+    if not word or len(word) > 64:
         return None
     try:
         return float(word)
@@ -56,90 +48,101 @@ def _spelled(text: str) -> float | None:
         return _WORDS.get(word.lower())
 
 
-@dataclass
+def step_of(row: Mapping[str, Any]) -> int | None:
+    """The step of a row, under the usual keys; None if it has none."""
+    for key in STEP_KEYS:
+        value = number(row.get(key))
+        if value is not None and value.is_integer() and abs(value) < 2**63:
+            return int(value)
+    return None
+
+
 class RowTable:
-    """Collects rows and makes a run of them."""
+    """Collects rows and gives columns.
 
-    steps: list[int] = field(default_factory=list)
-    attempts: list[int] = field(default_factory=list)
-    columns: dict[str, dict[int, float]] = field(default_factory=dict)
-    _attempt: int = 1
+    Attributes:
+        null: what a JSON null means in this format: not logged, or a value that was not finite.
+    """
 
-    def add(self, step: int, values: Mapping[str, float]) -> None:
-        """Add one row; a row of the step before joins it, a step that goes back starts anew."""
-        if not self.steps or step != self.steps[-1]:
-            if self.steps and step < self.steps[-1]:
-                self._attempt += 1
-            self.steps.append(step)
-            self.attempts.append(self._attempt)
-        row = len(self.steps) - 1
-        for key, value in values.items():
-            self.columns.setdefault(key, {})[row] = value
+    def __init__(self, null: Null = "missing") -> None:
+        self.null: Null = null
+        self._waiting: list[Mapping[str, Any]] = []
+        self._steps: list[int] = []
+        self._blocks: list[tuple[int, tuple[str, ...], FloatArray]] = []
+        self._flushed = 0
 
-    def run(
-        self,
-        path: Path,
-        source: str,
-        *,
-        framework: str | None = None,
-        settings: Mapping[str, Any] | None = None,
-        notes: Sequence[str] = (),
-        events: Iterable[Event] = (),
-        problems: Iterable[Problem] = (),
-    ) -> TableRun:
-        """The collected rows as a run."""
-        framework = framework or schema.detect_framework(self.columns)
-        aliases = schema.aliases()[framework or "generic"]
-        step: IntArray = np.array(self.steps, dtype=np.int64)
-        attempt: IntArray = np.array(self.attempts, dtype=np.int64)
-        columns: dict[str, tuple[FloatArray, BoolArray]] = {}
-        unmapped = []
-        for key in sorted(self.columns, key=aliases.rank):
-            name = aliases.canonical(key)
-            if name is None:
-                unmapped.append(key)
-            columns[name or key] = self._column(key, aliases.sentinel(key))
-        info = RunInfo(
-            path=str(path),
-            id=path.name,
-            source=source,
-            framework=framework,
-            algorithm=_algorithm(self.columns),
-            settings=settings or {},
-            attempts=_attempts(step, attempt),
-            notes=tuple(notes),
-            unmapped=tuple(sorted(unmapped)),
-        )
-        frame = frame_of(step, columns, attempt=attempt)
-        return TableRun(info, frame, events=tuple(events), problems=tuple(problems))
+    def __len__(self) -> int:
+        return len(self._steps)
 
-    def _column(self, key: str, sentinel: float | None) -> tuple[FloatArray, BoolArray]:
-        values = np.full(len(self.steps), np.nan)
-        valid = np.zeros(len(self.steps), dtype=np.bool_)
-        logged = self.columns[key]
-        rows = np.fromiter(logged.keys(), np.int64, len(logged))
-        values[rows] = np.fromiter(logged.values(), np.float64, len(logged))
-        valid[rows] = True
-        if sentinel is not None:
-            valid &= values != sentinel
-        return values, valid
+    def add(self, step: int, row: Mapping[str, Any]) -> None:
+        """Add one row. Values that are no numbers are left out; nested objects are flattened."""
+        self._steps.append(step)
+        self._waiting.append(row)
+        if len(self._waiting) >= _BLOCK:
+            self._flush()
+
+    def _flush(self) -> None:
+        first = self._flushed
+        for keys, group in itertools.groupby(self._waiting, key=tuple):
+            rows = list(group)
+            matrix = _matrix(rows, len(keys))
+            if matrix is not None:
+                self._blocks.append((first, keys, matrix))
+            else:
+                self._careful(first, rows)
+            first += len(rows)
+        self._flushed = first
+        self._waiting = []
+
+    def _careful(self, first: int, rows: list[Mapping[str, Any]]) -> None:
+        plain = (dict(self._numbers(row)) for row in rows)
+        start = first
+        for keys, group in itertools.groupby(plain, key=tuple):
+            members = list(group)
+            matrix = np.array([list(row.values()) for row in members], dtype=np.float64)
+            self._blocks.append((start, keys, matrix.reshape(len(members), len(keys))))
+            start += len(members)
+
+    def _numbers(
+        self, row: Mapping[str, Any], prefix: str = "", depth: int = 0
+    ) -> Iterator[tuple[str, float]]:
+        for key, raw in row.items():
+            name = f"{prefix}{key}"
+            value = number(raw)
+            if value is not None:
+                yield name, value
+            elif raw is None and self.null == "nan":
+                yield name, math.nan
+            elif isinstance(raw, Mapping) and depth < _DEEPEST:
+                yield from self._numbers(raw, f"{name}/", depth + 1)
+
+    def steps(self) -> IntArray:
+        """The step of each row, int64, in the order of the file."""
+        return np.array(self._steps, dtype=np.int64)
+
+    def columns(self) -> dict[str, tuple[FloatArray, BoolArray]]:
+        """Values and validity of each key that was ever a number. Empties the table."""
+        self._flush()
+        size = len(self._steps)
+        found: dict[str, tuple[FloatArray, BoolArray]] = {}
+        while self._blocks:
+            first, keys, matrix = self._blocks.pop()
+            for position, key in enumerate(keys):
+                if key not in found:
+                    found[key] = (np.full(size, np.nan), np.zeros(size, dtype=np.bool_))
+                values, valid = found[key]
+                values[first : first + len(matrix)] = matrix[:, position]
+                valid[first : first + len(matrix)] = True
+        return found
 
 
-def _attempts(step: IntArray, attempt: IntArray) -> tuple[Attempt, ...]:
-    return tuple(
-        Attempt(
-            int(n),
-            first_step=int(step[attempt == n].min()),
-            last_step=int(step[attempt == n].max()),
-        )
-        for n in np.unique(attempt)
-    )
-
-
-def _algorithm(keys: Iterable[str]) -> str | None:
-    present = {key.removeprefix("train/") for key in keys}
-    if present & {"frac_reward_zero_std", "completions/mean_length", "completion_length"}:
-        return "GRPO"
-    if {"rewards/chosen", "rewards/rejected"} <= present:
-        return "DPO"
-    return "SFT" if "mean_token_accuracy" in present else None
+def _matrix(rows: list[Mapping[str, Any]], width: int) -> FloatArray | None:
+    """All values as (rows x keys); None if some value is no plain number."""
+    flat = itertools.chain.from_iterable(row.values() for row in rows)
+    values = list(flat)
+    if not {*map(type, values)} <= {float, int}:
+        return None
+    try:
+        return np.array(values, dtype=np.float64).reshape(len(rows), width)
+    except OverflowError:
+        return None
