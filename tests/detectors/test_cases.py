@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rlprobe import catalog
 from rlprobe.detector import Detector, Finding, Inconclusive, Severity
@@ -27,6 +29,7 @@ SECTIONS = (
     "References",
 )
 DETECTORS = catalog.load()
+COMMON = frozenset({"loss", "grad_norm", "reward_mean", "reward_component/a", "truncation_rate"})
 VERDICTS = ("fires", "quiet", "inconclusive", "not_checked")
 
 
@@ -117,6 +120,30 @@ def _well_formed(finding: Finding, context: Context) -> None:
         assert item.baseline is None or isinstance(item.baseline, float), item
     if finding.state != "recovered" and finding.detector != "CRASH":
         assert finding.last_bad_step == context.last_step, finding
+
+
+WILD = [math.nan, math.inf, -math.inf, 0.0, 1.0, -1.0, 1e-9, 0.5, 3.0, 1e4, 1e30, "-"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+@pytest.mark.parametrize("detector_id", DETECTORS)
+def test_no_series_is_too_wild(detector_id: str, data: st.DataObject) -> None:
+    """Whatever is logged, a detector finds something well-formed, nothing, or too little."""
+    rows = data.draw(st.integers(1, 40))
+    names = sorted({name for need in DETECTORS[detector_id].needs for name in need} | COMMON)
+    columns = {
+        name.replace("*", "x"): data.draw(
+            st.lists(st.sampled_from(WILD), min_size=rows, max_size=rows)
+        )
+        for name in names
+        if not name.startswith("event:") and name != "samples"
+    }
+    kept = [name for name in columns if data.draw(st.booleans())]
+    context = context_of({"name": "wild", "columns": {name: columns[name] for name in kept}})
+    found, _ = _scan(DETECTORS[detector_id](), context)
+    for finding in found:
+        _well_formed(finding, context)
 
 
 # --- case files -----------------------------------------------------------------------------------
