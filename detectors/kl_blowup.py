@@ -33,7 +33,7 @@ class _Kind:
     ceiling: float
 
 
-class KlBlowup(Detector):
+class KLBlowup(Detector):
     """The policy's KL runs far away from its own past: it left the reference model.
 
     What it detects

@@ -23,7 +23,8 @@ def ls(
     from rlprobe.errors import InputError
     from rlprobe.report import listing
     from rlprobe.store.compaction import footprint
-    from rlprobe.store.recording import Recording, recordings_in
+    from rlprobe.store.layout import recordings_in
+    from rlprobe.store.recording import Recording
 
     one_of(format_, "text", "json")
     infos, sizes, unreadable = [], [], False

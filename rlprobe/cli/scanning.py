@@ -13,7 +13,7 @@ from rlprobe.errors import InputError
 from rlprobe.findings import ScanReport
 from rlprobe.importers import open_runs
 from rlprobe.scan.engine import scan
-from rlprobe.store.recording import recordings_in
+from rlprobe.store.layout import recordings_in
 from rlprobe.store.run import Run
 
 

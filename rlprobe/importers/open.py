@@ -30,9 +30,9 @@ def open_runs(path: str | Path) -> list[Run]:
 
 
 def _open_directory(directory: Path) -> list[Run]:
-    from rlprobe.store.recording import Recording, recordings_in
+    from rlprobe.store.recording import Recording
 
-    found: list[Run] = [Recording(child) for child in recordings_in(directory)]
+    found: list[Run] = [Recording(child) for child in layout.recordings_in(directory)]
     if found:
         return found
     state = _newest_trainer_state(directory)

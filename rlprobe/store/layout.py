@@ -92,3 +92,18 @@ def list_shards(directory: Path) -> list[ShardName]:
 def is_recording(path: Path) -> bool:
     """Whether a directory is a run directory."""
     return (path / MANIFEST).is_file() or (path / ATTEMPTS).is_dir()
+
+
+def recordings_in(path: Path) -> list[Path]:
+    """The recordings in a directory: itself, or those directly or one level below it."""
+    if is_recording(path):
+        return [path]
+    if not path.is_dir():
+        return []
+    children = sorted(child for child in path.iterdir() if child.is_dir())
+    found = [child for child in children if is_recording(child)]
+    for child in children:
+        if child not in found:
+            below = sorted(grand for grand in child.iterdir() if grand.is_dir())
+            found += [grand for grand in below if is_recording(grand)]
+    return found

@@ -199,18 +199,3 @@ def _health_sentence(totals: Mapping[str, int]) -> str:
     return ", ".join(
         f"{count:,} {kind.replace('_', ' ')}" for kind, count in sorted(totals.items())
     )
-
-
-def recordings_in(path: Path) -> list[Path]:
-    """The recordings in a directory: itself, or those directly or one level below it."""
-    if layout.is_recording(path):
-        return [path]
-    if not path.is_dir():
-        return []
-    children = sorted(child for child in path.iterdir() if child.is_dir())
-    found = [child for child in children if layout.is_recording(child)]
-    for child in children:
-        if child not in found:
-            below = sorted(grand for grand in child.iterdir() if grand.is_dir())
-            found += [grand for grand in below if layout.is_recording(grand)]
-    return found

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from rlprobe import Recorder
 from rlprobe.errors import InputError, NewerFormatError
 from rlprobe.store import arrow, layout, manifest, shards
-from rlprobe.store.recording import Recording, recordings_in
+from rlprobe.store.layout import recordings_in
+from rlprobe.store.recording import Recording
 
 
 def table(first: int, count: int = 1) -> pa.Table:
