@@ -13,6 +13,7 @@ from rlprobe.findings import Finding, Incident, Link, Restore, Severity
 from rlprobe.scan.context import Context
 
 _REACH_ROWS = 25  # logged rows after the end of a cause in which a consequence may still begin
+_LEAD_ROWS = 60  # logged rows after the onset of a cause: what went on for longer explains no change
 _SLACK_ROWS = 2  # logged rows by which a consequence may seem to begin before its cause
 
 
@@ -74,6 +75,7 @@ def _cause(
         if cause.severity >= Severity.WARNING
         and cause.detector in causes.all(effect.detector)
         and effect.first_bad_step <= cause.last_bad_step + reach
+        and effect.first_bad_step <= cause.first_bad_step + _LEAD_ROWS * interval
     ]
     direct = [cause for cause in possible if cause.detector in causes.direct(effect.detector)]
     return max(direct or possible, key=lambda cause: cause.first_bad_step, default=None)
