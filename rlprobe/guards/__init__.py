@@ -1,0 +1,83 @@
+"""What the catalogue recommends, as code to take: small, pure, framework-neutral.
+
+advantages   group advantages that are exactly 0 where rewards do not differ
+rewards      gated auxiliary rewards, length and repetition penalties
+repetition   n-gram loops in text and token ids, streaming and at once
+structure    tag trees: malformed, unbalanced, runaway tags
+stopping     end a looping rollout at once
+budget       token caps with a schedule; KV-cache bytes and blocks
+update       skip optimizer steps whose gradient norm is wildly off
+
+NumPy arrays, lists and torch tensors are taken alike; results come back as what was given.
+Statistics are done in float64 on the host, so they do not depend on the order of a reduction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlprobe.guards.advantages import Advantages, Moments, group_advantages, pooled_std
+    from rlprobe.guards.budget import CachePlan, ModelShape, TokenBudget, largest_cap, plan_cache
+    from rlprobe.guards.repetition import RepetitionDetector, most_repeats, tokens_of
+    from rlprobe.guards.rewards import gated_reward, length_penalty, repetition_penalty
+    from rlprobe.guards.stopping import StopOnRepetition, stop_on_repetition
+    from rlprobe.guards.structure import TagReport, read_tags
+    from rlprobe.guards.update import UpdateGuard, UpdatesStoppedError
+
+_HOMES = {
+    "Advantages": "advantages",
+    "CachePlan": "budget",
+    "ModelShape": "budget",
+    "Moments": "advantages",
+    "RepetitionDetector": "repetition",
+    "StopOnRepetition": "stopping",
+    "TagReport": "structure",
+    "TokenBudget": "budget",
+    "UpdateGuard": "update",
+    "UpdatesStoppedError": "update",
+    "gated_reward": "rewards",
+    "group_advantages": "advantages",
+    "largest_cap": "budget",
+    "length_penalty": "rewards",
+    "most_repeats": "repetition",
+    "plan_cache": "budget",
+    "pooled_std": "advantages",
+    "read_tags": "structure",
+    "repetition_penalty": "rewards",
+    "stop_on_repetition": "stopping",
+    "tokens_of": "repetition",
+}
+
+__all__ = [
+    "Advantages",
+    "CachePlan",
+    "ModelShape",
+    "Moments",
+    "RepetitionDetector",
+    "StopOnRepetition",
+    "TagReport",
+    "TokenBudget",
+    "UpdateGuard",
+    "UpdatesStoppedError",
+    "gated_reward",
+    "group_advantages",
+    "largest_cap",
+    "length_penalty",
+    "most_repeats",
+    "plan_cache",
+    "pooled_std",
+    "read_tags",
+    "repetition_penalty",
+    "stop_on_repetition",
+    "tokens_of",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a guard from its module when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rlprobe.guards' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"rlprobe.guards.{_HOMES[name]}"), name)
