@@ -37,8 +37,8 @@ def record(
     The exit code is the command's own. Inside the command, the Hugging Face Trainer and TRL are
     recorded from the inside; of anything else, what the output tells.
     """
+    from rlprobe import launcher
     from rlprobe.config import parse_fail_on
-    from rlprobe.recorder import command as launcher
 
     if fail_on:
         parse_fail_on(fail_on)  # a typo shall not be found out after ten hours

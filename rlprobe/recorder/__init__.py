@@ -10,7 +10,6 @@ sink        Parquet shards and their merging
 writer      the thread that drains the buffer; the only place that may block
 lifecycle   fork, signals, exceptions, exit
 launch      rank and world size from the launcher's environment
-command     `rlprobe record -- COMMAND`
 """
 
 from rlprobe.recorder.recorder import Recorder

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 # (rank, world size) variables in the order in which they are believed: torchrun, accelerate,
 # DeepSpeed and Ray set the first pair; SLURM's are set even where srun did not start the process,
@@ -20,6 +22,7 @@ _PAIRS = (
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
 LAUNCH_VARIABLE = "RLPROBE_LAUNCH"
+STATUS_VARIABLE = "RLPROBE_STATUS"  # a directory in which `rlprobe record` looks for its children
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,18 @@ def place(environ: Mapping[str, str] | None = None) -> Place:
     rank, world_size = _rank(env)
     role = re.sub(r"[^A-Za-z0-9_]", "", env.get("WG_PREFIX", ""))[:24] or "trainer"
     return Place(rank, world_size, _launch(env, world_size), role)
+
+
+def announce(run_dir: Path) -> None:
+    """Tell `rlprobe record`, if it runs this process, that it records itself, and where.
+
+    The launcher then records nothing of what the output tells: no row is written twice.
+    """
+    status = os.environ.get(STATUS_VARIABLE)
+    if status:
+        mark = Path(status) / f"attached-{os.getpid()}"
+        with contextlib.suppress(OSError), mark.open("a", encoding="utf-8") as file:
+            file.write(f"{run_dir}\n")
 
 
 def _rank(env: Mapping[str, str]) -> tuple[int, int]:

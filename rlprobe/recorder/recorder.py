@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from rlprobe import schema
@@ -97,12 +96,17 @@ class Recorder:
             flush_seconds=flush_seconds,
         )
         self._push = self._buffer.push
-        self._status: str | None = None
+        self.busy_here = self._writer.flushing_here
+        self.before_fork = self._writer.before_fork
+        self.after_fork_in_parent = self._writer.after_fork_in_parent
+        self.status: str | None = None  # how it ended, as soon as that is known
         self._closed = False
         self._owner = os.getpid()
         self._records_steps = self.rank_id <= 0
         self.describe(framework=framework, algorithm=algorithm, model=model, config=config)
-        self.event("run_started", pid=self._owner, world_size=self.world_size)
+        if self.rank_id >= 0:  # the launcher tells its own start, with the command
+            self.event("run_started", pid=self._owner, world_size=self.world_size)
+            launching.announce(self.run_dir)
         lifecycle.watch(self, signals=signals)
         self._writer.start()
 
@@ -240,7 +244,7 @@ class Recorder:
     def crash(self, error: BaseException | str, *, step: int | None = None, **data: Any) -> None:
         """Record that training died, and what its last words mean; on disk when this returns."""
         try:
-            self._status = "crashed"
+            self.status = "crashed"
             self.event(
                 "crash",
                 last_line(error),
@@ -278,6 +282,17 @@ class Recorder:
 
     # --- how it ends ------------------------------------------------------------------------
 
+    def finish(self) -> None:
+        """Training is over, in order; what follows (an evaluation) is still recorded.
+
+        The run counts as completed from now on, whatever the process does afterwards.
+        """
+        if self._closed or self.status is not None:
+            return
+        self.status = "completed"
+        self.event("run_ended", step=self.last_step, status=self.status)
+        self._finish_process(self.status)
+
     def close(self, status: str = "completed") -> None:
         """Write everything and record the end. Further records are ignored.
 
@@ -289,7 +304,7 @@ class Recorder:
         self._closed = True
         lifecycle.unwatch(self)
         try:
-            self._end(self._status or status)
+            self._end(self.status or status)
         except Exception as error:
             self._writer.fail("close", error)
 
@@ -301,7 +316,7 @@ class Recorder:
         if totals:
             lost = ", ".join(f"{count} {kind}" for kind, count in totals.items())
             self.event("recorder_dropped", lost, **totals)
-        if status == "completed":
+        if status == "completed" and self.status is None:
             self.event("run_ended", step=self.last_step, status=status)
         self._records_steps = False
         self._writer.stop()
@@ -332,24 +347,15 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, KeyboardInterrupt):
             self.event("halted", "interrupted from the keyboard", step=self.last_step, signal=2)
-            self._status = "halted"
+            self.status = "halted"
         elif error is not None and not (isinstance(error, SystemExit) and not error.code):
             self.crash(error)
         self.close()
 
     # --- called by lifecycle ------------------------------------------------------------------
-
-    def busy_here(self) -> bool:
-        """Whether this very thread is inside a flush."""
-        return self._writer.flushing_here()
 
     def on_exit(self) -> None:
         """The interpreter ends."""
@@ -363,8 +369,8 @@ class Recorder:
         if os.getpid() != self._owner:
             return
         if isinstance(error, KeyboardInterrupt):
-            self._status = self._status or "halted"
-        elif self._status is None:
+            self.status = self.status or "halted"
+        elif self.status in {None, "completed"}:
             self.crash(error)
 
     def on_signal(self, number: int) -> None:
@@ -375,16 +381,8 @@ class Recorder:
             return
         name = signal.Signals(number).name
         self.event("halted", f"got {name}", step=self.last_step, signal=number)
-        self._status = self._status or "halted"
-        self._finish_process(self._status)  # the earlier handler may be death itself
-
-    def before_fork(self) -> None:
-        """Let no flush be half done in the child."""
-        self._writer.before_fork()
-
-    def after_fork_in_parent(self) -> None:
-        """Go on."""
-        self._writer.after_fork_in_parent()
+        self.status = self.status or "halted"
+        self._finish_process(self.status)  # the earlier handler may be death itself
 
     def after_fork_in_child(self) -> None:
         """Start anew under a name of its own."""
@@ -395,5 +393,8 @@ class Recorder:
     def _push_after_fork(self, row: Row) -> None:
         """The child's first row starts the child's thread; children that record none have none."""
         self._push = self._buffer.push
+        self.busy_here = self._writer.flushing_here
+        self.before_fork = self._writer.before_fork
+        self.after_fork_in_parent = self._writer.after_fork_in_parent
         self._writer.start()
         self._push(row)

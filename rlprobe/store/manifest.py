@@ -27,6 +27,7 @@ from rlprobe.errors import InputError, NewerFormatError
 from rlprobe.store import files, layout
 from rlprobe.values import Attempt
 
+ENDS = frozenset({"completed", "crashed", "halted", "killed"})  # what a process says of its end
 LAUNCHER_RANK = -1  # the `rlprobe record` process itself
 
 
@@ -59,6 +60,19 @@ def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size
     (folder / f"{number:04d}").mkdir(exist_ok=True)
     write_process(run_dir, number, rank, writer, started=time.time())
     return number
+
+
+def add_attempt(run_dir: Path, attempt: Attempt, writer: str) -> None:
+    """Write down an attempt of a run that happened elsewhere, with what is known of its end."""
+    folder = run_dir / layout.ATTEMPTS
+    (folder / f"{attempt.number:04d}").mkdir(parents=True, exist_ok=True)
+    content: dict[str, Any] = {"launch": "imported", "world_size": attempt.world_size}
+    if not math.isnan(attempt.started):
+        content["started"] = attempt.started
+    files.write_atomic(folder / f"{attempt.number:04d}.json", json.dumps(content))
+    if attempt.ended in ENDS:
+        started = 0.0 if math.isnan(attempt.started) else attempt.started
+        write_process(run_dir, attempt.number, 0, writer, started=started, status=attempt.ended)
 
 
 def _joins(folder: Path, number: int, launch: str, rank: int) -> bool:
@@ -179,9 +193,11 @@ def attempts(run_dir: Path) -> tuple[Attempt, ...]:
             raw = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             raw = {}
-        ended = attempt_end(processes(run_dir, number))
+        members = processes(run_dir, number)
+        ended = attempt_end(members)
         started = float(raw.get("started", math.nan))
-        world = int(raw.get("world_size", 1))
+        # Who came first may have been a launcher, which does not know how many will follow.
+        world = max(int(raw.get("world_size", 1)), *(member.rank + 1 for member in members), 1)
         found.append(Attempt(number, ended=ended, started=started, world_size=world))
     return tuple(found)
 
@@ -237,7 +253,12 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
         elif value is not None:
             content[key] = value
     content["attempts"] = [
-        {"number": a.number, "started": a.started, "world_size": a.world_size, "ended": a.ended}
+        {
+            "number": a.number,
+            "started": None if math.isnan(a.started) else a.started,
+            "world_size": a.world_size,
+            "ended": a.ended,
+        }
         for a in attempts(run_dir)
     ]
     text = json.dumps(content, indent=1, default=str)

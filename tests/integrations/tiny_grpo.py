@@ -1,5 +1,7 @@
 """An ordinary GRPO training script, small enough for a CPU. It knows nothing of rlprobe.
 
+Whoever runs it sets HF_HUB_OFFLINE and its like: nothing here needs the network.
+
 python tiny_grpo.py OUT --steps 200 --fault nan_weight@150 --resume OUT/checkpoint-100
 """
 
@@ -11,13 +13,6 @@ import os
 import random
 from pathlib import Path
 from typing import Any
-
-for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"):
-    os.environ.setdefault(name, "1")
-os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("ACCELERATE_USE_CPU", "true")
 
 import numpy as np
 import torch
@@ -94,10 +89,10 @@ def reward_functions(faults: Faults) -> list[Any]:
             return [0.0 for _ in completions]
         return [sum(c.isdigit() for c in text) / max(1, len(text)) for text in completions]
 
-    def short(completions: list[str], **kwargs: Any) -> list[float | None]:
-        return [None if "a" in text else 0.1 for text in completions]
+    def form(prompts: list[str], **kwargs: Any) -> list[float | None]:
+        return [None if prompt == "3+3=" else 0.1 for prompt in prompts]
 
-    return [digits, short]
+    return [digits, form]
 
 
 def state_hash(model: Any) -> str:
@@ -107,7 +102,7 @@ def state_hash(model: Any) -> str:
         digest.update(name.encode())
         digest.update(value.detach().contiguous().numpy().tobytes())
     digest.update(repr(random.getstate()).encode())
-    digest.update(np.random.get_state()[1].tobytes())  # noqa: NPY002
+    digest.update(repr(np.random.get_state()).encode())
     digest.update(torch.get_rng_state().numpy().tobytes())
     return digest.hexdigest()
 
@@ -126,7 +121,8 @@ def main() -> None:
     parser.add_argument("--beta", type=float, default=0.04)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    model = fresh_model(given.out / "model", given.seed)
+    rank = os.environ.get("RANK", "0")
+    model = fresh_model(given.out / ("model" if rank == "0" else f"model-{rank}"), given.seed)
     faults = Faults(given.fault)
     args = GRPOConfig(
         output_dir=str(given.out),
@@ -158,7 +154,6 @@ def main() -> None:
     )
     trainer.train(resume_from_checkpoint=given.resume)
     trainer.save_state()
-    rank = os.environ.get("RANK", "0")
     (given.out / f"state-{rank}.txt").write_text(state_hash(trainer.model))
 
 

@@ -394,3 +394,29 @@ def test_every_value_comes_back_whatever_the_keys_and_flushes(
         found[key] == value or (math.isnan(found[key]) and math.isnan(value))
         for key, value in expected.items()
     )
+
+
+def test_rows_after_the_end_of_training_are_still_recorded(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        recorder.step(1, loss=1.0)
+        recorder.finish()
+        recorder.step(1, **{"eval/reward_mean": 0.5})
+    run = Recording(tmp_path)
+    assert values(run, "eval/reward_mean") == [0.5]
+    assert [event.kind for event in run.events].count("run_ended") == 1
+    assert run.info.attempts[0].ended == "completed"
+
+
+def test_a_crash_after_the_end_of_training_is_a_crash(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.finish()
+    recorder.on_exception(ValueError("no such file"))
+    recorder.close()
+    assert Recording(tmp_path).info.attempts[0].ended == "crashed"
+
+
+def test_the_world_size_is_that_of_the_ranks(tmp_path: Path) -> None:
+    for rank in (-1, 0, 3):
+        Recorder(tmp_path, rank=rank, world_size=1, launch="L").close()
+    (attempt,) = Recording(tmp_path).info.attempts
+    assert attempt.world_size == 4

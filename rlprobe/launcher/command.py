@@ -8,6 +8,7 @@ what the output tells.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -25,21 +26,27 @@ from typing import Any
 
 from rlprobe import schema
 from rlprobe.errors import UsageError
-from rlprobe.integrations import autoattach
-from rlprobe.recorder import command_io, launch
-from rlprobe.recorder.command_output import Lines, OutputRows
+from rlprobe.integrations.autoattach import FOLDER, LAUNCH, RUN, STATUS
+from rlprobe.launcher import streams
+from rlprobe.launcher.output import Lines, OutputRows
+from rlprobe.recorder import launch
 from rlprobe.recorder.recorder import Recorder
 from rlprobe.store import manifest
+from rlprobe.store.recording import Recording
 
 _HALTING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 _FORWARDED = (*_HALTING, signal.SIGUSR1, signal.SIGUSR2)
 _BY_TERMINAL = {signal.SIGINT, signal.SIGQUIT}  # a terminal sends these to the whole group
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+# What torchrun and accelerate say of a worker's failure comes last and tells nothing of its cause.
+_REPORT_OF_LAUNCHER = re.compile(
+    r"ChildFailedError|torch[./]distributed[./]elastic|CalledProcessError: Command"
+)
 _SECRET = re.compile(r"(?i)(token|secret|password|passwd|api[-_]?key)")
 
 
-def run(command: Sequence[str], run_dir: Path | None = None) -> tuple[int, Path]:
-    """Run a command and record it; its exit code and the run directory.
+def run(command: Sequence[str], run_dir: Path | None = None) -> tuple[int, Path | None]:
+    """Run a command and record it; its exit code, and the run directory if it was started.
 
     The exit code is 128 + n where signal n killed it, 127 or 126 where it could not be started.
 
@@ -53,8 +60,8 @@ def run(command: Sequence[str], run_dir: Path | None = None) -> tuple[int, Path]
         )
     code = _startable(command[0])
     if code:
-        return code, run_dir or Path()
-    with _held_signals() as signals, tempfile.TemporaryDirectory(prefix="rlprobe-") as status:
+        return code, None
+    with _caught_signals() as signals, tempfile.TemporaryDirectory(prefix="rlprobe-") as status:
         launcher = Launcher(command, run_dir or default_run_dir(command), Path(status))
         return launcher.run(signals), launcher.recorder.run_dir
 
@@ -72,7 +79,7 @@ def default_run_dir(command: Sequence[str], parent: Path = Path("runs")) -> Path
 def command_name(command: Sequence[str]) -> str:
     """What a person would call the command: the script, the module, or the program."""
     scripts = [word for word in command if word.endswith(".py") and not word.startswith("-")]
-    modules = [after for word, after in zip(command, command[1:], strict=False) if word == "-m"]
+    modules = [after for word, after in itertools.pairwise(command) if word == "-m"]
     name = Path(scripts[0]).stem if scripts else ""
     name = name or (modules[0].rpartition(".")[2] if modules else Path(command[0]).name)
     return re.sub(r"[^\w.-]+", "_", name)[:64].strip("._-") or "command"
@@ -99,23 +106,28 @@ def say(text: str) -> None:
 
 
 @contextlib.contextmanager
-def _held_signals() -> Iterator[set[signal.Signals]]:
-    """Signals wait until the main loop asks for them; those that are ignored stay ignored.
+def _caught_signals() -> Iterator[int]:
+    """Signals become bytes in a pipe, whose reading end this is; ignored ones stay ignored.
 
-    They are held before any thread starts, so that no thread takes one. SIGCHLD and SIGWINCH are
-    ignored by default, and systems may drop an ignored signal although it is held: they get a
-    handler.
+    Holding signals back and waiting for them would need every thread of the process to hold them,
+    and libraries start threads when they are imported.
     """
     wanted = [number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
-    own = (signal.SIGCHLD, signal.SIGWINCH)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*wanted, *own})
-    handlers = {number: signal.signal(number, lambda *_: None) for number in own}
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    handlers = {
+        number: signal.signal(number, lambda *_: None)
+        for number in (*wanted, signal.SIGCHLD, signal.SIGWINCH)
+    }
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     try:
-        yield {*wanted, *own}
+        yield reader
     finally:
+        signal.set_wakeup_fd(before)
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(reader)
+        os.close(writer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,30 +167,38 @@ class Launcher:
         path = os.environ.get("PYTHONPATH")
         return {
             **os.environ,
-            autoattach.RUN: str(run_dir),
-            autoattach.LAUNCH: uuid.uuid4().hex,
-            autoattach.STATUS: str(self.status),
-            "PYTHONPATH": os.pathsep.join([str(autoattach.FOLDER), *([path] if path else [])]),
+            RUN: str(run_dir),
+            LAUNCH: uuid.uuid4().hex,
+            STATUS: str(self.status),
+            "PYTHONPATH": os.pathsep.join([str(FOLDER), *([path] if path else [])]),
         }
 
-    def run(self, signals: set[signal.Signals]) -> int:
+    def run(self, signals: int) -> int:
         """Run the command to its end; its exit code."""
         shown = shlex.join(_without_secrets(self.command))
         self.recorder.describe(config={"command": shown})
         self.recorder.event("run_started", shown, command=shown, cwd=str(Path.cwd()))
         self.recorder.flush()
         try:
-            child = command_io.start(self.command, self.environment, self.lines.feed)
+            child = streams.start(self.command, self.environment, self.lines.feed)
         except OSError as error:
             return self._not_started(error)
         ending = _wait(child, signals)
         child.drain()
+        if child.ends_mid_line():
+            sys.stderr.write("\n")
+        try:
+            self._finish(ending)
+        except Exception as error:  # whatever it is, the command's own end comes first
+            say(f"Couldn't record how it ended: {type(error).__name__}: {error}")
+        return ending.code
+
+    def _finish(self, ending: Ending) -> None:
         tail = self.lines.finish()
         self.rows.finish()
         self._say_what_is_recorded()
         self._record_end(ending, tail)
         say(f"recorded in {self._where()}")
-        return ending.code
 
     def _not_started(self, error: OSError) -> int:
         reason = error.strerror or str(error)
@@ -225,10 +245,17 @@ class Launcher:
         unique = dict.fromkeys(_shortest(place) for place in places)
         return ", ".join(unique)
 
-    # --- how it ended ------------------------------------------------------------------------------
+    # --- how it ended ----------------------------------------------------------------------------
+
+    def _last_step(self) -> int | None:
+        """The last step that anybody recorded in this attempt."""
+        with contextlib.suppress(Exception):
+            self.recorder.flush()
+            return Recording(self.recorder.run_dir).info.attempts[-1].last_step
+        return None
 
     def _record_end(self, ending: Ending, tail: list[str]) -> None:
-        step = self.recorder.last_step
+        step = None if ending.code == 0 else self._last_step()
         if ending.halted_by is not None:
             self.recorder.event(
                 "halted",
@@ -255,7 +282,7 @@ def explain(ending: Ending, tail: list[str]) -> dict[str, Any]:
         "signal": ending.killed_by.name if ending.killed_by else None,
         "tail": [line[:300] for line in tail[-20:]],
     }
-    known = schema.classify_failure(tail)
+    known = schema.classify_failure([line for line in tail if not _REPORT_OF_LAUNCHER.search(line)])
     vague = known is None or known[0].kind in {"exception", "interrupted"}
     if ending.killed_by and vague:
         name = ending.killed_by.name
@@ -271,11 +298,11 @@ def explain(ending: Ending, tail: list[str]) -> dict[str, Any]:
     return data
 
 
-def _wait(child: command_io.Child, signals: set[signal.Signals]) -> Ending:
+def _wait(child: streams.Child, signals: int) -> Ending:
     """Wait for the command, and pass on the signals that we get."""
     halted: signal.Signals | None = None
     while True:
-        number, by_terminal = _next_signal(signals)
+        number = signal.Signals(os.read(signals, 1)[0])
         if number == signal.SIGCHLD:
             pid, status = os.waitpid(child.pid, os.WNOHANG)
             if pid:
@@ -284,31 +311,29 @@ def _wait(child: command_io.Child, signals: set[signal.Signals]) -> Ending:
             child.resize()
         else:
             halted = number if number in _HALTING else halted
-            if not (by_terminal and number in _BY_TERMINAL):
+            if not (number in _BY_TERMINAL and _in_foreground()):
                 os.kill(child.pid, number)
 
 
-def _next_signal(signals: set[signal.Signals]) -> tuple[signal.Signals, bool]:
-    """The next signal, and whether the terminal sent it (to the command as well)."""
-    if hasattr(signal, "sigwaitinfo"):
-        info = signal.sigwaitinfo(signals)
-        return signal.Signals(info.si_signo), info.si_code > 0
-    number = signal.sigwait(signals)  # macOS does not tell the sender
-    return signal.Signals(number), _in_foreground()
-
-
 def _in_foreground() -> bool:
+    """Whether our terminal's keys reach us, and so the command in the same process group."""
     try:
-        return os.tcgetpgrp(0) == os.getpgrp()
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
         return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
 
 
 def _ending(status: int, halted: signal.Signals | None) -> Ending:
     code = os.waitstatus_to_exitcode(status)
     killed = signal.Signals(-code) if code < 0 else None
-    if killed in {signal.SIGINT} and halted is None:
-        halted = killed
+    if killed == signal.SIGINT and halted is None:
+        halted = killed  # the terminal told the command alone
     return Ending(code if code >= 0 else 128 - code, killed, halted)
 
 

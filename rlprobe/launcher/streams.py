@@ -37,6 +37,10 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGWINCH)
 
+    def ends_mid_line(self) -> bool:
+        """Whether what is on standard error (or on both, if they are one) lacks a line end."""
+        return any(pump.last_byte not in b"\r\n" for pump in self.pumps if 2 in pump.sinks)
+
     def drain(self) -> None:
         """The command ended: pass on what is still in the pipes."""
         ended = time.monotonic()
@@ -52,12 +56,14 @@ class Child:
 class Pump(threading.Thread):
     """Copies one of the command's outputs to ours, and feeds it to an observer."""
 
-    def __init__(self, source: int, sink: int, feed: Feed, *, terminal: bool) -> None:
-        super().__init__(name=f"rlprobe-output-{sink}", daemon=True)
+    def __init__(self, source: int, sinks: list[int], feed: Feed) -> None:
+        super().__init__(name=f"rlprobe-output-{sinks[0]}", daemon=True)
         self.source = source
-        self.sink = sink
-        self.terminal = terminal
+        self.sinks = sinks
+        self.sink = sinks[0]
+        self.terminal = os.isatty(self.sink)
         self.last_data = time.monotonic()
+        self.last_byte = b""
         self._feed = feed
 
     def run(self) -> None:
@@ -69,7 +75,7 @@ class Pump(threading.Thread):
                 data = b""
             if not data:
                 break
-            self.last_data = time.monotonic()
+            self.last_data, self.last_byte = time.monotonic(), data[-1:]
             if not self._write(data):
                 break
             with contextlib.suppress(Exception):  # looking must never cost the output
@@ -104,7 +110,6 @@ def start(command: Sequence[str], environment: Mapping[str, str], feed: Feed) ->
             list(command),
             dict(environment),
             file_actions=actions,
-            setsigmask=(),
             setsigdef=[signal.SIGPIPE],
         )
     except OSError:
@@ -115,7 +120,7 @@ def start(command: Sequence[str], environment: Mapping[str, str], feed: Feed) ->
     child = Child(pid)
     for ours, theirs, sinks in ends:
         os.close(theirs)
-        child.pumps.append(Pump(ours, sinks[0], feed, terminal=os.isatty(sinks[0])))
+        child.pumps.append(Pump(ours, sinks, feed))
     for pump in child.pumps:
         pump.start()
     return child
@@ -128,8 +133,8 @@ def _connect() -> list[tuple[int, int, list[int]]]:
     """
     sinks = [number for number in (1, 2) if _is_open(number)]
     if len(sinks) == 2 and os.path.samestat(os.fstat(1), os.fstat(2)):
-        return [_channel(1) + ([1, 2],)]
-    return [_channel(number) + ([number],) for number in sinks]
+        return [(*_channel(1), [1, 2])]
+    return [(*_channel(number), [number]) for number in sinks]
 
 
 def _channel(sink: int) -> tuple[int, int]:

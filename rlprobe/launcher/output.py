@@ -81,7 +81,7 @@ class OutputRows:
 
     def see(self, line: str) -> None:
         """Look at one line."""
-        bar = _BAR.match(line)
+        bar = _BAR.match(line[: console_line.MAX_CHARACTERS])
         if bar and self._held is not None:
             self._place(int(bar[1]))
         row = console_line.parse(line)

@@ -1,0 +1,10 @@
+"""`rlprobe record -- COMMAND`: the process around somebody's training.
+
+command   runs it, waits, forwards signals, records how it ended
+streams   its output, passed through byte for byte (pipes, or ptys where we have a terminal)
+output    the output as lines: the tail for a failure, rows where nobody records from the inside
+"""
+
+from rlprobe.launcher.command import run
+
+__all__ = ["run"]
