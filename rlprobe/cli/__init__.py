@@ -36,6 +36,7 @@ VERBS = {
     "query": "query",
     "ls": "ls",
     "compact": "compact",
+    "calibrate": "calibrate",
     "demo": "demo",
 }
 
