@@ -10,7 +10,7 @@ import functools
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -141,8 +141,15 @@ class Aliases:
     """How one framework names the metrics.
 
     Attributes:
-        detect: keys that give the framework away.
+        detect: keys that give the framework away; one that ends in `*` stands for every key that
+            starts so.
         sentinels: values that stand for "not measured", by the framework's key.
+        transforms: factor and offset that turn a logged value into the metric's, by the key.
+        witnesses: keys that the framework leaves out of a row when their value is not finite, each
+            with the key that shows that the row is there.
+        normalise: whether case, spaces and punctuation make no difference.
+        inherits: whether the plain names count as well, because users add their own metrics.
+        raw_patterns: the patterns as they are written in the file.
     """
 
     framework: str
@@ -153,10 +160,15 @@ class Aliases:
     patterns: tuple[tuple[re.Pattern[str], str], ...]
     keep: frozenset[str]
     sentinels: Mapping[str, float]
+    transforms: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    witnesses: Mapping[str, str] = field(default_factory=dict)
+    normalise: bool = False
+    inherits: bool = False
+    raw_patterns: Mapping[str, str] = field(default_factory=dict)
 
     def canonical(self, key: str) -> str | None:
         """The canonical metric for a key of this framework; None if the vocabulary has none."""
-        name = self._strip(key)
+        name = self.bare(key)
         if name in self.keep:
             return None
         if name in self.exact:
@@ -164,45 +176,84 @@ class Aliases:
         for pattern, target in self.patterns:
             match = pattern.fullmatch(name)
             if match:
-                return self._from_pattern(match["name"], target)
-        return name if metric(name) else None
+                return self._from_pattern(match, target)
+        if metric(name):
+            return name
+        if self.normalise:
+            return self._loosely(name)
+        return aliases()["generic"].canonical(name) if self.inherits else None
+
+    def _loosely(self, name: str) -> str | None:
+        plain = normal(name)
+        if plain in self.exact:
+            return self.exact[plain]
+        for pattern, target in self.patterns:
+            match = pattern.fullmatch(plain)
+            if match:
+                return self._from_pattern(match, target)
+        return plain if metric(plain) else None
 
     def rank(self, key: str) -> int:
         """Precedence among keys that mean the same metric: the later in the file, the better."""
-        name = self._strip(key)
+        name = self.bare(key)
         return list(self.exact).index(name) if name in self.exact else -1
 
     def sentinel(self, key: str) -> float | None:
         """The value of this key that stands for "not measured", if it has one."""
-        return self.sentinels.get(self._strip(key))
+        return self.sentinels.get(self.bare(key))
 
-    def _strip(self, key: str) -> str:
+    def transform(self, key: str) -> tuple[float, float] | None:
+        """Factor and offset of this key: the metric is `factor * logged + offset`."""
+        return self.transforms.get(self.bare(key))
+
+    def bare(self, key: str) -> str:
+        """A key without the prefix that a tracker put before it."""
+        if key in self.exact:
+            return key
         for prefix in self.strip_prefixes:
             if key.startswith(prefix):
                 return key[len(prefix) :]
         return key
 
-    def _from_pattern(self, inner: str, target: str) -> str:
+    def _from_pattern(self, match: re.Match[str], target: str) -> str:
+        if "{name}" not in target:
+            return target
+        inner = match["name"]
         if target.startswith("eval/"):
             inner = self.canonical(inner) or inner
         return target.replace("{name}", inner)
 
 
+def normal(name: str) -> str:
+    """A name in lower case, with `_` for everything that is neither letter nor digit."""
+    return re.sub(r"[^0-9a-z]+", "_", name.lower()).strip("_")
+
+
 def _aliases(raw: Mapping[str, Any]) -> Aliases:
-    patterns = tuple(
-        (re.compile(re.escape(key).replace(r"\{name\}", "(?P<name>.+)")), target)
-        for key, target in raw.get("patterns", {}).items()
-    )
     return Aliases(
         framework=raw["framework"],
         title=raw["title"],
         detect=tuple(raw.get("detect", ())),
         strip_prefixes=tuple(raw.get("strip_prefixes", ())),
         exact=raw["aliases"],
-        patterns=patterns,
+        patterns=tuple((_pattern(k), target) for k, target in raw.get("patterns", {}).items()),
         keep=frozenset(raw.get("keep", {}).get("keys", ())),
         sentinels=raw.get("sentinels", {}),
+        transforms={key: _transform(how) for key, how in raw.get("transform", {}).items()},
+        witnesses=raw.get("absent_when_nonfinite", {}),
+        normalise=raw.get("normalise", False),
+        inherits=raw.get("inherits", False),
+        raw_patterns=raw.get("patterns", {}),
     )
+
+
+def _pattern(key: str) -> re.Pattern[str]:
+    """`{name}` is what the target takes over, `*` is anything."""
+    return re.compile(re.escape(key).replace(r"\{name\}", "(?P<name>.+)").replace(r"\*", ".+"))
+
+
+def _transform(how: Mapping[str, float]) -> tuple[float, float]:
+    return how.get("sign", 1) * how.get("factor", 1.0), how.get("offset", 0.0)
 
 
 @functools.cache
@@ -215,16 +266,33 @@ def aliases() -> Mapping[str, Aliases]:
 
 
 def detect_framework(keys: Iterable[str]) -> str | None:
-    """The framework whose tell-tale keys occur most often among these keys, if any does."""
+    """The framework whose tell-tale keys occur most often among these keys, if any does.
+
+    Of two with as many, the one that knows more of the keys.
+    """
     present = set(keys)
     scores = {name: _score(table, present) for name, table in aliases().items()}
-    best = max(scores, key=lambda name: scores[name])
-    return best if scores[best] > 0 else None
+    most = max(scores.values(), default=0)
+    if not most:
+        return None
+    best = [name for name, score in scores.items() if score == most]
+    return max(best, key=lambda name: _known(aliases()[name], present))
 
 
 def _score(table: Aliases, present: set[str]) -> int:
-    prefixed = {prefix + key for prefix in ("", *table.strip_prefixes) for key in table.detect}
-    return len(prefixed & present)
+    score = 0
+    for key in table.detect:
+        wanted = [prefix + key for prefix in ("", *table.strip_prefixes)]
+        if key.endswith("*"):
+            starts = tuple(name[:-1] for name in wanted)
+            score += any(name.startswith(starts) for name in present)
+        else:
+            score += any(name in present for name in wanted)
+    return score
+
+
+def _known(table: Aliases, present: set[str]) -> int:
+    return sum(table.canonical(key) is not None for key in present)
 
 
 @functools.cache

@@ -1,8 +1,9 @@
 """Generates the pages of docs/ that must not drift from the code.
 
 catalogue.md and detectors/<id>.md from the detectors, format.md from the tables, metrics.md from
-the vocabulary, frameworks.md from the alias files, cli.md from the verbs' own help, exit-codes.md
-from the gate, config.md from the documented configuration, report-schema.md from the JSON Schema.
+the vocabulary, frameworks.md from the alias files, formats.md from the importers, cli.md from the
+verbs' own help, exit-codes.md from the gate, config.md from the documented configuration,
+report-schema.md from the JSON Schema.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def pages() -> dict[str, str]:
         "format.md": _format(),
         "metrics.md": _metrics(),
         "frameworks.md": _frameworks(),
+        "formats.md": _formats(),
         "cli.md": _cli(),
         "exit-codes.md": _exit_codes(),
         "config.md": _config(),
@@ -182,12 +184,59 @@ def _metrics() -> str:
 def _frameworks() -> str:
     parts = [
         "# Frameworks\n\nWhat each framework calls the metrics: the files in `schemas/aliases/`. "
-        "A new framework is understood by adding one."
+        "[A new framework is understood by adding one](adding-a-framework.md). The framework is "
+        "told by its keys; a key that is in no table keeps its own name. Where a value is "
+        "recomputed or a value stands for *not measured*, the last column says so."
     ]
     for table in schema.aliases().values():
-        rows = ((f"`{key}`", f"`{name}`") for key, name in table.exact.items())
-        parts.append(f"## {table.title}\n\n{_table(('key', 'metric'), rows)}")
+        rows = [
+            (f"`{key}`", f"`{name}`", _recomputed(table, key)) for key, name in table.exact.items()
+        ]
+        rows += [(f"`{key}`", f"`{target}`", "") for key, target in table.raw_patterns.items()]
+        told = ", ".join(f"`{key}`" for key in table.detect) or "nothing: it is the fallback"
+        head = ("key", "metric", "value")
+        parts.append(f"## {table.title}\n\nTold by {told}.\n\n{_table(head, rows)}")
     return "\n\n".join(parts)
+
+
+def _recomputed(table: schema.Aliases, key: str) -> str:
+    said = []
+    transform, sentinel = table.transform(key), table.sentinel(key)
+    if transform is not None:
+        factor, offset = transform
+        said.append(f"{factor:g} * value" + (f" + {offset:g}" if offset else ""))
+    if sentinel is not None:
+        said.append(f"{sentinel:g} is not logged")
+    if key in table.witnesses:
+        said.append(f"missing beside `{table.witnesses[key]}` is NaN")
+    return "; ".join(said)
+
+
+def _formats() -> str:
+    from rlprobe.importers.open import IMPORTERS
+
+    parts = [_FORMATS_HEAD]
+    for importer in IMPORTERS:
+        body = inspect.cleandoc(type(importer).__doc__ or "")
+        parts.append(f"## {importer.name}\n\n{body}")
+    return "\n\n".join(parts)
+
+
+_FORMATS_HEAD = """\
+# Formats
+
+Give `rlprobe scan` the log that you have: a file, a directory, or `-` for the standard input. The
+format is told by the content, then by the name; `.gz` and `.zst` are decompressed, UTF-16 is read.
+
+- **NaN and infinity are values; null is not logged.** Each format's own spelling is understood, and
+  so is what it writes for "not measured".
+- Rows of one step become one. A step that comes again with a metric it already has is a relaunch: a
+  new attempt. Evaluations are kept apart, under `eval/`; the summary of a run is no step of it.
+- What cannot be read is left out and reported with its line number. Assumptions are in the notes.
+- In a directory, files that differ only in a rank, an attempt or a part (`rank0`, `attempt_2`,
+  `trainer/`, `orchestrator/`) are one run; other files are runs of their own. Links to directories
+  are not followed, and at most 100,000 files are looked at.
+- Which key is which metric: [frameworks](frameworks.md)."""
 
 
 def _cli() -> str:

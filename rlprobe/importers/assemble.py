@@ -3,41 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rlprobe import schema
+from rlprobe.importers.attempts import attempts_of, continued, merged
 from rlprobe.importers.importer import Reading
-from rlprobe.importers.rows import STEP_KEYS
-from rlprobe.store.frame import Frame, frame_of
+from rlprobe.importers.rows import Columns
+from rlprobe.importers.steps import COUNTERS, STEP_KEYS
+from rlprobe.store.frame import Frame, empty_frame, frame_of
 from rlprobe.store.run import RunInfo
 from rlprobe.store.table import TableRun
 from rlprobe.values import Attempt, BoolArray, FloatArray, IntArray
 
-Columns = dict[str, tuple[FloatArray, BoolArray]]
+_MIXED = "rows of many steps come again and again: read as one launch, the last value of each step"
+_COUNTED_ON = "steps begin anew in each epoch: counted on from one to the next"
+_FREQUENT = 0.9  # of the rows that could have it: then a key that is missing once was dropped
 
 
-def assemble(path: Path, source: str, readings: Sequence[Reading]) -> TableRun:
+@dataclass(frozen=True)
+class _Part:
+    step: IntArray
+    columns: Columns
+    rank: int | None
+
+
+def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "") -> TableRun:
     """The run that these readings are about, in the order in which they are given."""
-    parts = [(reading.rows.steps(), reading.rows.columns(), reading.rank) for reading in readings]
-    keys = [key for _, columns, _ in parts for key in columns]
+    parts = [_part(reading) for reading in readings]
+    keys = sorted({key for part in parts for key in part.columns})
     given = next((reading.framework for reading in readings if reading.framework), None)
-    framework = given or schema.detect_framework(keys)
-    aliases = schema.aliases()[framework or "generic"]
-    steps = _stack([(s, c) for s, c, rank in parts if rank is None], aliases)
-    ranks = _stack_ranks([(s, c, rank) for s, c, rank in parts if rank is not None], aliases)
+    framework = schema.detect_framework(keys) or given
+    if given and given not in (framework, "trl"):
+        framework = given
+    aliases = schema.aliases().get(framework or "generic", schema.aliases()["generic"])
+    notes = [note for reading in readings for note in reading.notes]
+    steps, mixed = _steps_frame([part for part in parts if part.rank is None], aliases, notes)
+    ranks = _ranks_frame([part for part in parts if part.rank is not None], aliases)
+    notes += [_MIXED] if mixed else []
+    left_out = sum(reading.rows.left_out for reading in readings)
+    notes += [f"{left_out:,} keys left out: more than memory allows"] if left_out else []
     frame = steps if len(steps) else ranks
     info = RunInfo(
         path=str(path),
-        id=path.name,
+        id=name or path.name,
         source=source,
         framework=framework,
         algorithm=_first(reading.algorithm for reading in readings) or _algorithm(keys),
         settings={key: v for reading in readings for key, v in reading.settings.items()},
         attempts=_attempts(frame.step, frame.attempt),
-        notes=tuple(dict.fromkeys(note for reading in readings for note in reading.notes)),
+        notes=tuple(dict.fromkeys(notes)),
         unmapped=_unmapped(keys, aliases),
     )
     return TableRun(
@@ -50,56 +67,101 @@ def assemble(path: Path, source: str, readings: Sequence[Reading]) -> TableRun:
     )
 
 
+def _part(reading: Reading) -> _Part:
+    return _Part(reading.rows.steps(), reading.rows.columns(), reading.rank)
+
+
 def _first(values: Iterable[str | None]) -> str | None:
     return next((value for value in values if value), None)
 
 
 def _unmapped(keys: Iterable[str], aliases: schema.Aliases) -> tuple[str, ...]:
-    unknown = {key for key in keys if key not in STEP_KEYS and aliases.canonical(key) is None}
+    unknown = {key for key in keys if key not in COUNTERS and aliases.canonical(key) is None}
     return tuple(sorted(unknown))
 
 
-def _stack(parts: Sequence[tuple[IntArray, Columns]], aliases: schema.Aliases) -> Frame:
-    """Tables one after another; a step that goes back opens a new attempt."""
-    sizes = [len(steps) for steps, _ in parts]
-    step: IntArray = np.concatenate([steps for steps, _ in parts]) if parts else np.empty(0, int)
+def _stacked(parts: Sequence[_Part]) -> tuple[IntArray, Columns]:
+    """Tables one after another, still under the keys of the files."""
+    if len(parts) == 1:
+        return parts[0].step, parts[0].columns
+    step: IntArray = np.concatenate([part.step for part in parts]).astype(np.int64)
     columns: Columns = {}
     offset = 0
-    for size, (_, part) in zip(sizes, parts, strict=True):
-        for name, (values, valid) in _canonical(part, aliases).items():
+    for part in parts:
+        size = len(part.step)
+        for name, (values, valid) in part.columns.items():
             into = columns.setdefault(name, _blank(len(step)))
             into[0][offset : offset + size] = values
             into[1][offset : offset + size] = valid
         offset += size
-    back = np.concatenate([[0], np.cumsum(np.diff(step) < 0)]) if len(step) else step
-    return frame_of(step, columns, attempt=back.astype(np.int64) + 1)
-
-
-def _stack_ranks(
-    parts: Sequence[tuple[IntArray, Columns, int | None]], aliases: schema.Aliases
-) -> Frame:
-    stacked = _stack([(steps, columns) for steps, columns, _ in parts], aliases)
-    ranks = [np.full(len(steps), rank, dtype=np.int64) for steps, _, rank in parts]
-    columns = {name: stacked.load(name) for name in stacked.names}
-    rank = np.concatenate(ranks) if ranks else np.empty(0, dtype=np.int64)
-    return frame_of(stacked.step, columns, rank=rank)
+    return step, columns
 
 
 def _blank(size: int) -> tuple[FloatArray, BoolArray]:
     return np.full(size, np.nan), np.zeros(size, dtype=np.bool_)
 
 
+def _steps_frame(
+    parts: Sequence[_Part], aliases: schema.Aliases, notes: list[str]
+) -> tuple[Frame, bool]:
+    if not parts:
+        return empty_frame(), False
+    step, columns = _stacked(parts)
+    step, counted_on = continued(step, columns)
+    notes += [_COUNTED_ON] if counted_on else []
+    attempt, mixed = attempts_of(step, columns)
+    step, attempt, columns = merged(step, attempt, columns)
+    notes += _restored(columns, aliases)
+    return frame_of(step, _canonical(columns, aliases), attempt=attempt), mixed
+
+
+def _ranks_frame(parts: Sequence[_Part], aliases: schema.Aliases) -> Frame:
+    if not parts:
+        return empty_frame()
+    step, columns = _stacked(parts)
+    sizes = [len(part.step) for part in parts]
+    rank = np.repeat([part.rank or 0 for part in parts], sizes).astype(np.int64)
+    attempt = np.concatenate([attempts_of(part.step, part.columns)[0] for part in parts])
+    return frame_of(step, _canonical(columns, aliases), rank=rank, attempt=attempt)
+
+
+def _restored(columns: Columns, aliases: schema.Aliases) -> list[str]:
+    """NaN where a framework left a key out of a row because its value was not finite."""
+    notes = []
+    logged = {aliases.bare(key): key for key in columns}
+    for name, beside in aliases.witnesses.items():
+        key, witness = logged.get(name), logged.get(beside)
+        if key is None or witness is None:
+            continue
+        values, valid = columns[key]
+        there = columns[witness][1]
+        dropped = there & ~valid
+        if dropped.any() and (there & valid).sum() >= _FREQUENT * there.sum():
+            columns[key] = (np.where(dropped, np.nan, values), valid | dropped)
+            notes.append(
+                f"`{key}` is missing in {int(dropped.sum())} rows: it was not finite there"
+            )
+    return notes
+
+
 def _canonical(columns: Columns, aliases: schema.Aliases) -> Columns:
     """Under canonical names; of two keys that mean the same, the better one counts."""
     named: Columns = {}
-    for key in sorted(columns, key=aliases.rank):
+    for key in sorted(columns, key=lambda key: (aliases.rank(key), key)):
         if key in STEP_KEYS:
             continue
         values, valid = columns[key]
         sentinel = aliases.sentinel(key)
         if sentinel is not None:
             valid = valid & (values != sentinel)
-        named[aliases.canonical(key) or key] = (values, valid)
+        transform = aliases.transform(key)
+        if transform is not None:
+            values = values * transform[0] + transform[1]
+        name = aliases.canonical(key) or key
+        if name in named:
+            worse, had = named[name]
+            values, valid = np.where(valid, values, worse), valid | had
+        named[name] = (values, valid)
     return named
 
 
@@ -115,9 +177,11 @@ def _attempts(step: IntArray, attempt: IntArray) -> tuple[Attempt, ...]:
 
 
 def _algorithm(keys: Iterable[str]) -> str | None:
-    present: set[Any] = {key.removeprefix("train/") for key in keys}
+    present = {key.removeprefix("train/") for key in keys}
     if present & {"frac_reward_zero_std", "completions/mean_length", "completion_length"}:
         return "GRPO"
     if {"rewards/chosen", "rewards/rejected"} <= present:
         return "DPO"
+    if present & {"critic/vf_loss", "critic_loss", "losses/value_loss", "objective/rlhf_reward"}:
+        return "PPO"
     return "SFT" if "mean_token_accuracy" in present else None

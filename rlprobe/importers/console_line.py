@@ -32,7 +32,7 @@ _TOLD_STEP = re.compile(
 _VERL = re.compile(r"\bstep:(\d+) - ")
 _MEGATRON = re.compile(r"\biteration\s+(\d+)\s*/\s*\d+\s*\|")
 _STEP = re.compile(
-    r"(?:^|[\s\[({|,])(?:global[ _]step|train[_ ]step|step|iteration|iter)"
+    r"(?:^|[\s\[({|,])(?:global[ _]step|train[_ ]step|steps?|iteration|iter)"
     r"\s{0,9}[:=#]?\s{0,9}(\d+)(?:\s{0,9}/\s{0,9}\d+)?(?=$|[\s\])}|,:;-])",
     re.IGNORECASE,
 )
@@ -53,7 +53,10 @@ _STEP_KEYS = (
     "training/global_step",
     "global_step/max_steps",
     "current_steps",
+    "num_updates",
+    "system/step",
 )
+_PREFIXES = frozenset({"info", "debug", "warning", "train", "training", "root", "metrics", "and"})
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _LONGEST_WORD = 300
 
@@ -86,7 +89,7 @@ def _may_tell_a_step(text: str) -> bool:
 
 def _told_step(text: str) -> dict[str, float] | None:
     """A dict behind its step. What is no number in it is left out."""
-    match = _TOLD_STEP.search(text)
+    match = _TOLD_STEP.search(text) if "{" in text else None
     if not match:
         return None
     pairs = _pairs(text[match.end() : text.rfind("}")])
@@ -97,7 +100,7 @@ def _told_step(text: str) -> dict[str, float] | None:
 
 
 def _verl(text: str) -> dict[str, float] | None:
-    match = _VERL.search(text)
+    match = _VERL.search(text) if " - " in text else None
     if not match:
         return None
     row = {"step": float(match[1])}
@@ -113,7 +116,7 @@ def _verl(text: str) -> dict[str, float] | None:
 
 
 def _megatron(text: str) -> dict[str, float] | None:
-    match = _MEGATRON.search(text)
+    match = _MEGATRON.search(text) if "|" in text else None
     if not match:
         return None
     return {**dict(piped(text[match.end() :])), "step": float(match[1])}
@@ -156,23 +159,26 @@ def _pairs(inside: str) -> list[tuple[str, str]] | None:
     return pairs
 
 
-def _plain(text: str) -> dict[str, float] | None:
+def parse_coarse(line: str) -> dict[str, float] | None:
+    """The metrics of a line whose `step` counts something larger: epochs, episodes, updates."""
+    text = ANSI.sub("", line[:MAX_CHARACTERS]).strip()
+    found = _plain(text, coarse=True) if _may_tell_a_step(text) else None
+    return found if found and measures(found) else None
+
+
+def _plain(text: str, *, coarse: bool = False) -> dict[str, float] | None:
     parts = text.split()
     if "{" in text or max(map(len, parts), default=0) > _LONGEST_WORD:
         return None
     text = " ".join(parts)  # runs of blanks and endless words would make the patterns slow
-    told = step_in(text)
+    told = coarse_step_in(text) if coarse or "num_updates=" in text else step_in(text)
     if told is None:
         return None
     step, start, end = told
     row, words = _read(text[:start], text[end:])
+    step = row.pop("num_updates", step)  # fairseq, beside its epoch
     # Prose may mention a step and a number: what is left beside the pairs tells the difference.
     return {**row, "step": step} if words <= 2 + 2 * len(row) else None
-
-
-def counts_epochs(text: str) -> bool:
-    """Whether what a line tells as its step counts something larger, such as epochs."""
-    return not (_STEP.search(text) or _EPOCH_AND_PLACE.search(text) or "{" in text)
 
 
 def _read(before: str, after: str) -> tuple[dict[str, float], int]:
@@ -194,21 +200,25 @@ def step_in(text: str) -> tuple[float, int, int] | None:
     if match:
         epoch, place, size = (int(part) for part in match.groups())
         return float(epoch * size + place), match.start(), match.end()
+    return None
+
+
+def coarse_step_in(text: str) -> tuple[float, int, int] | None:
+    """The count of something larger than steps that a line tells, and where it stands."""
     match = _COARSE.search(text)
     return (float(match[1]), match.start(), match.end()) if match else None
 
 
 def _known(phrase: str) -> str:
-    """Of a phrase before a number, the longest end that is a known name; else all of it."""
-    if " " not in phrase or is_measurement(phrase):
-        return phrase
+    """A phrase before a number without what loggers put before a name: `INFO train loss`."""
     words = phrase.split(" ")
-    ends = (" ".join(words[start:]) for start in range(1, len(words)))
-    return next((end for end in ends if _named(end)), phrase)
+    while len(words) > 1 and words[0].lower() in _PREFIXES and not _named(" ".join(words)):
+        del words[0]
+    return " ".join(words)
 
 
 def labelled(phrase: str) -> str | None:
-    """The known measurement that a label of words is, by its longest known end."""
+    """The known measurement that a label of words is; None if it is none."""
     name = _known(phrase)
     return name if is_measurement(name) else None
 

@@ -1,17 +1,17 @@
-"""Hugging Face `trainer_state.json`, and bare `log_history` lists."""
+"""Hugging Face `trainer_state.json`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rlprobe.errors import EmptyRunError, InputError
-from rlprobe.importers.importer import Reading
+from rlprobe.importers.importer import Complaints, Reading
+from rlprobe.importers.json_document import load
 from rlprobe.importers.rows import step_of
 from rlprobe.importers.source import Source
-from rlprobe.values import Event, Problem
+from rlprobe.values import Event
 
 _SETTINGS = ("max_steps", "logging_steps", "num_train_epochs", "train_batch_size", "save_steps")
 
@@ -29,49 +29,35 @@ class HFTrainerState:
     """
 
     name = "hf_trainer_state"
-    description = "Hugging Face trainer_state.json, or a bare log_history list"
+    description = "Hugging Face trainer_state.json"
 
     def recognises(self, source: Source) -> bool:
-        """JSON that starts an object or a list, with the keys of a trainer's history."""
-        start = source.head.lstrip()
-        if start.startswith(b"["):
-            return b'"step"' in source.head and source.suffix == ".json"
-        return start.startswith(b"{") and (
+        """JSON that starts an object, with the keys or the name of a trainer's state."""
+        return source.head.lstrip().startswith(b"{") and (
             b'"log_history"' in source.head or source.name == "trainer_state.json"
         )
 
     def read(self, source: Source) -> list[Reading]:
         """The run in the file."""
-        raw = _load(source)
-        state: Mapping[str, Any] = raw if isinstance(raw, dict) else {"log_history": raw}
-        history = state.get("log_history")
+        raw = load(source)
+        history = raw.get("log_history") if isinstance(raw, dict) else None
         if not isinstance(history, list):
             raise InputError(f"Couldn't read '{source.path}' as a trainer state: no log_history")
         reading = Reading(
             framework="trl",
-            settings={key: state[key] for key in _SETTINGS if key in state},
+            settings={key: raw[key] for key in _SETTINGS if key in raw},
             events=list(_checkpoints(source.path)),
         )
-        reading.problems = [
-            Problem(str(source.path), f"log_history[{index}] left out: {problem}")
-            for index, row in enumerate(history)
-            if (problem := _add(reading, row))
-        ]
+        complaints = Complaints(source, "log_history row")
+        for index, row in enumerate(history):
+            if problem := _add(reading, row):
+                complaints.say(f"log_history[{index}] left out: {problem}")
+        reading.problems = complaints.all()
         if not len(reading.rows):
             raise EmptyRunError(
                 f"Couldn't find metrics in '{source.path}': log_history has no rows"
             )
         return [reading]
-
-
-def _load(source: Source) -> Any:
-    try:
-        return json.loads(source.whole())
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"Couldn't read '{source.path}' as JSON: {error}",
-            hint="A file cut by a crash? Give the one in the newest checkpoint-N instead.",
-        ) from error
 
 
 def _add(reading: Reading, row: Any) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rlprobe.importers.rows import RowTable
 from rlprobe.importers.source import Source
 from rlprobe.values import Event, Problem, Rollout
+
+_MOST_PROBLEMS = 20
 
 
 @dataclass
@@ -38,7 +40,9 @@ class Reading:
 class Importer(Protocol):
     """Reads one foreign format.
 
-    The class docstring is the format's page in the docs.
+    The class docstring is the format's page in the docs. An importer whose format spreads one run
+    over several files of one directory (TensorBoard's event files) says so with a class attribute
+    `one_run_per_directory = True`: its readings are then assembled in order of their names.
 
     Attributes:
         name: the format, as reports name it.
@@ -59,3 +63,37 @@ class Importer(Protocol):
             InputError: it is not readable as this format after all.
         """
         ...
+
+
+class Complaints:
+    """What could not be read in one file: the first few by name, the rest by number."""
+
+    def __init__(self, source: Source, thing: str = "line") -> None:
+        self._path, self._thing = str(source.path), thing
+        self._said: list[Problem] = []
+        self._more = 0
+
+    def __len__(self) -> int:
+        return len(self._said) + self._more
+
+    def add(self, where: int, why: str) -> None:
+        """One line that is left out, by its number."""
+        self.say(f"{self._thing} {where} left out: {why}")
+
+    def say(self, message: str) -> None:
+        """Anything else about the file."""
+        if len(self._said) < _MOST_PROBLEMS:
+            self._said.append(Problem(self._path, message))
+        else:
+            self._more += 1
+
+    def extend(self, messages: Iterable[str]) -> None:
+        """Several messages."""
+        for message in messages:
+            self.say(message)
+
+    def all(self) -> list[Problem]:
+        """Everything said, bounded."""
+        if not self._more:
+            return self._said
+        return [*self._said, Problem(self._path, f"{self._more:,} more {self._thing}s left out")]

@@ -3,74 +3,175 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers.importer import Reading
-from rlprobe.importers.rows import step_of
-from rlprobe.importers.source import Source
-from rlprobe.values import Problem
+from rlprobe.importers import json_blocks, steps
+from rlprobe.importers.importer import Complaints, Reading
+from rlprobe.importers.rows import RowTable, number
+from rlprobe.importers.source import LONGEST_LINE, Source
 
-_MOST_PROBLEMS = 20
+_SUFFIXES = frozenset({".jsonl", ".ndjson"})
+_WRAPPERS = ("data", "metrics", "logs", "values", "scalars")
+_TEXT_KEYS = frozenset({"prompt", "completion", "input", "output", "response", "messages"})
+_PEEK_ROWS = 200
 
 
 class JSONLines:
     """JSON Lines: one object per logged step, with a step key.
 
-    A torn last line or a bad row costs that row, and is reported with its line number. Rows
-    without a step are numbered.
+    The dialects differ in little. The step is under `step`, `training_step`, `train/global_step`,
+    `global_step`, `current_steps` (LLaMA-Factory), `global_step/max_steps` as `"12/500"`
+    (ms-swift), `progress/batch` (tinker), … : the first of these that most rows have. verl's file
+    logger writes `{"step": 12, "data": {…}}` and a null there was NaN or infinite; elsewhere a null
+    is not logged. Nested objects become keys with a slash; a wrapper such as `metrics` or `data` is
+    taken off. Several rows of one step (prime-rl) become one.
+
+    A torn last line or a bad row costs that row, and is reported with its line number. Rows without
+    any step are numbered, and the notes say so; where the others have one, they are left out: they
+    are events and summaries.
+
+    Source: verl/utils/tracking.py (FileLogger), prime_rl/monitors/file.py,
+    tinker_cookbook/utils/ml_log.py, swift/trainers, llamafactory/train/callbacks.py,
+    stable_baselines3/common/logger.py (JSONOutputFormat).
     """
 
     name = "jsonl"
     description = "JSON Lines: one object per logged step"
 
     def recognises(self, source: Source) -> bool:
-        """The first line is a whole JSON object."""
-        first = source.head.lstrip().split(b"\n", 1)[0]
+        """The first line is a whole JSON object, or the name says JSON Lines."""
+        first, _, rest = source.head.lstrip().partition(b"\n")
+        named = source.suffix in _SUFFIXES
         if not first.startswith(b"{"):
+            return named and source.is_text
+        row, problem = _row(first)
+        if not problem and (_is_rollout(row) or _is_container_output(row)):
             return False
-        try:
-            return isinstance(json.loads(first), dict)
-        except (ValueError, RecursionError):
-            return source.suffix in {".jsonl", ".ndjson"}
+        alone = not rest.strip() and steps.step_of(row) is None  # then it may be one document
+        return named or not (problem or alone)
 
     def read(self, source: Source) -> list[Reading]:
         """The run in the file."""
-        reading, problems = Reading(), []
-        without_step = 0
-        for line_number, line in enumerate(source.lines(), start=1):
-            if not line.strip():
-                continue
-            row, problem = _row(line)
-            if problem:
-                problems.append(
-                    Problem(str(source.path), f"line {line_number} left out: {problem}")
-                )
-                continue
-            step = step_of(row)
-            if step is None:
-                without_step += 1
-                step = without_step
-            reading.rows.add(step, row)
-        if not len(reading.rows):
-            raise EmptyRunError(f"Couldn't find metrics in '{source.path}': no line holds a row")
-        reading.notes = ["steps not logged: numbered by row"] if without_step else []
-        reading.problems = _bounded(problems, source)
-        return [reading]
+        rows = _peek(source.head)
+        verl = bool(rows) and all(
+            set(row) == {"step", "data"} and isinstance(row["data"], dict | None) for row in rows
+        )
+        reader = _Reader(source, steps.choose(rows), verl=verl)
+        for block in source.blocks():
+            reader.read(block)
+        return [reader.reading()]
+
+
+def _peek(head: bytes) -> list[Mapping[str, Any]]:
+    """The first rows that hold a number; to see which dialect this is."""
+    lines = head.splitlines()[:_PEEK_ROWS]
+    found = (_row(line) for line in lines)
+    return [
+        row
+        for row, problem in found
+        if not problem and any(isinstance(v, int | float | str | dict) for v in row.values())
+    ]
+
+
+def _is_rollout(row: Mapping[str, Any]) -> bool:
+    """Whether a row is one completion with its prompt, and no row of metrics."""
+    return len({key for key in _TEXT_KEYS & set(row) if isinstance(row[key], str | list)}) > 1
+
+
+def _is_container_output(row: Mapping[str, Any]) -> bool:
+    """Whether a row is a line of a container's output (Docker): then it is a console log."""
+    return isinstance(row.get("log"), str) and "stream" in row
 
 
 def _row(line: bytes) -> tuple[dict[str, Any], str]:
     try:
         row = json.loads(line)
+    except UnicodeDecodeError:
+        return _row(line.decode("utf-8", "replace").encode())
     except (ValueError, RecursionError) as error:
-        return {}, f"not JSON ({error})"
-    if not isinstance(row, dict):
-        return {}, "not an object"
-    return row, ""
+        return {}, f"not JSON ({error})" if len(line) < LONGEST_LINE else "longer than any row"
+    return (row, "") if isinstance(row, dict) else ({}, "not an object")
 
 
-def _bounded(problems: list[Problem], source: Source) -> list[Problem]:
-    if len(problems) <= _MOST_PROBLEMS:
-        return problems
-    rest = len(problems) - _MOST_PROBLEMS
-    return [*problems[:_MOST_PROBLEMS], Problem(str(source.path), f"{rest:,} more lines left out")]
+def _unwrapped(row: dict[str, Any]) -> dict[str, Any]:
+    for wrapper in _WRAPPERS:
+        inner = row.get(wrapper)
+        if isinstance(inner, dict):
+            return {**{key: value for key, value in row.items() if key != wrapper}, **inner}
+    return row
+
+
+class _Reader:
+    def __init__(self, source: Source, step_key: str | None, *, verl: bool) -> None:
+        self.source, self.step_key, self.verl = source, step_key, verl
+        self.rows = RowTable("nan" if verl else "missing")
+        self.complaints = Complaints(source)
+        self.line = 0
+        self.without_step = 0
+
+    def read(self, block: bytes) -> None:
+        if len(block) < json_blocks.WORTHWHILE_BYTES or self.verl or not self._fast(block):
+            self._slow(block.removesuffix(b"\n").split(b"\n"))
+
+    def _fast(self, block: bytes) -> bool:
+        found = json_blocks.read(block, self.step_key)
+        if found is None:
+            return False
+        if any(key.startswith(_WRAPPED) for key in found.columns):
+            return False
+        self.line += found.size
+        if found.steps is None:
+            numbered = self.without_step + 1
+            self.without_step += found.size
+            self.rows.add_columns(_counted(numbered, found.size), found.columns)
+            return True
+        if found.has_step is None or bool(found.has_step.all()):
+            self.rows.add_columns(found.steps, found.columns)
+            return True
+        self.line -= found.size
+        return False
+
+    def _slow(self, lines: Sequence[bytes]) -> None:
+        for line in lines:
+            self.line += 1
+            if not line.strip():
+                continue
+            row, problem = _row(line[:LONGEST_LINE])
+            if problem:
+                self.complaints.add(self.line, problem)
+            elif "train_runtime" not in row:  # the summary of a whole run is no step of it
+                self._add(_unwrapped(row))
+
+    def _add(self, row: dict[str, Any]) -> None:
+        if self.step_key is None:
+            self.without_step += 1
+            self.rows.add(self.without_step, row)
+            return
+        step = steps.step_number(row.get(self.step_key))
+        if step is not None:
+            self.rows.add(step, row)
+        elif any(number(value) is not None for value in row.values()):
+            self.without_step += 1
+
+    def reading(self) -> Reading:
+        if self.rows.empty:
+            raise EmptyRunError(
+                f"Couldn't find metrics in '{self.source.path}': no line holds a row"
+            )
+        notes = []
+        if self.without_step and self.step_key is None:
+            notes = ["steps not logged: numbered by row"]
+        elif self.without_step:
+            notes = [f"{self.without_step:,} rows without `{self.step_key}` left out"]
+        return Reading(self.rows, notes=notes, problems=self.complaints.all())
+
+
+_WRAPPED = tuple(f"{wrapper}/" for wrapper in _WRAPPERS)
+
+
+def _counted(first: int, size: int) -> Any:
+    import numpy as np
+
+    return np.arange(first, first + size, dtype=np.int64)

@@ -14,47 +14,20 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rlprobe.importers.numbers import number
+from rlprobe.importers.steps import STEP_KEYS, step_of
 from rlprobe.values import BoolArray, FloatArray, IntArray
 
-STEP_KEYS = ("step", "global_step", "training_step", "_step", "iteration", "iter", "update")
+__all__ = ["STEP_KEYS", "Columns", "Null", "RowTable", "number", "step_of"]
+
 _BLOCK = 4096
 _DEEPEST = 8  # levels of nesting that are flattened
-_WORDS = {"infinity": math.inf, "+infinity": math.inf, "-infinity": -math.inf}
+_MOST_CELLS = 120_000_000  # of all columns; a key beyond that is left out
+_MOST_KEYS = 20_000
 
 Null = Literal["missing", "nan"]
-
-
-def number(value: object) -> float | None:
-    """A logged value as a number; None if it is none. Never evaluates anything."""
-    if isinstance(value, bool):
-        return float(value)
-    if isinstance(value, int | float):
-        try:
-            return float(value)
-        except OverflowError:
-            return math.inf if value > 0 else -math.inf
-    if isinstance(value, str):
-        return _spelled(value)
-    return None
-
-
-def _spelled(text: str) -> float | None:
-    word = text.strip()
-    if not word or len(word) > 64:
-        return None
-    try:
-        return float(word)
-    except ValueError:
-        return _WORDS.get(word.lower())
-
-
-def step_of(row: Mapping[str, Any]) -> int | None:
-    """The step of a row, under the usual keys; None if it has none."""
-    for key in STEP_KEYS:
-        value = number(row.get(key))
-        if value is not None and value.is_integer() and abs(value) < 2**63:
-            return int(value)
-    return None
+Columns = dict[str, tuple[FloatArray, BoolArray]]
+_Block = tuple[int, int, Mapping[str, tuple[FloatArray, BoolArray | None]]]
 
 
 class RowTable:
@@ -62,24 +35,36 @@ class RowTable:
 
     Attributes:
         null: what a JSON null means in this format: not logged, or a value that was not finite.
+        left_out: keys beyond what memory allows; filled by `columns`.
     """
 
     def __init__(self, null: Null = "missing") -> None:
         self.null: Null = null
+        self.left_out = 0
         self._waiting: list[Mapping[str, Any]] = []
-        self._steps: list[int] = []
-        self._blocks: list[tuple[int, tuple[str, ...], FloatArray]] = []
+        self._steps: list[IntArray] = []
+        self._waiting_steps: list[int] = []
+        self._blocks: list[_Block] = []
         self._flushed = 0
 
     def __len__(self) -> int:
-        return len(self._steps)
+        return self._flushed + len(self._waiting)
 
     def add(self, step: int, row: Mapping[str, Any]) -> None:
         """Add one row. Values that are no numbers are left out; nested objects are flattened."""
-        self._steps.append(step)
+        self._waiting_steps.append(step)
         self._waiting.append(row)
         if len(self._waiting) >= _BLOCK:
             self._flush()
+
+    def add_columns(
+        self, steps: IntArray, columns: Mapping[str, tuple[FloatArray, BoolArray | None]]
+    ) -> None:
+        """Add many rows at once, as columns of values and validity (None: all valid)."""
+        self._flush()
+        self._steps.append(steps)
+        self._blocks.append((self._flushed, len(steps), columns))
+        self._flushed += len(steps)
 
     def _flush(self) -> None:
         first = self._flushed
@@ -87,12 +72,18 @@ class RowTable:
             rows = list(group)
             matrix = _matrix(rows, len(keys))
             if matrix is not None:
-                self._blocks.append((first, keys, matrix))
+                self._keep(first, keys, matrix)
             else:
                 self._careful(first, rows)
             first += len(rows)
+        if self._waiting:
+            self._steps.append(np.array(self._waiting_steps, dtype=np.int64))
         self._flushed = first
-        self._waiting = []
+        self._waiting, self._waiting_steps = [], []
+
+    def _keep(self, first: int, keys: tuple[str, ...], matrix: FloatArray) -> None:
+        columns = {key: (matrix[:, position], None) for position, key in enumerate(keys)}
+        self._blocks.append((first, len(matrix), columns))
 
     def _careful(self, first: int, rows: list[Mapping[str, Any]]) -> None:
         plain = (dict(self._numbers(row)) for row in rows)
@@ -100,7 +91,7 @@ class RowTable:
         for keys, group in itertools.groupby(plain, key=tuple):
             members = list(group)
             matrix = np.array([list(row.values()) for row in members], dtype=np.float64)
-            self._blocks.append((start, keys, matrix.reshape(len(members), len(keys))))
+            self._keep(start, keys, matrix.reshape(len(members), len(keys)))
             start += len(members)
 
     def _numbers(
@@ -118,21 +109,42 @@ class RowTable:
 
     def steps(self) -> IntArray:
         """The step of each row, int64, in the order of the file."""
-        return np.array(self._steps, dtype=np.int64)
+        waiting = np.array(self._waiting_steps, dtype=np.int64)
+        return np.concatenate([*self._steps, waiting]).astype(np.int64, copy=False)
 
-    def columns(self) -> dict[str, tuple[FloatArray, BoolArray]]:
+    @property
+    def empty(self) -> bool:
+        """Whether no row has a number, not even a step under its own key."""
+        self._flush()
+        return not any(columns for _, _, columns in self._blocks)
+
+    def set_steps(self, steps: IntArray) -> None:
+        """Replace the steps of all rows, where a format learns them only at its end."""
+        self._flush()
+        self._steps = [steps]
+
+    def columns(self) -> Columns:
         """Values and validity of each key that was ever a number. Empties the table."""
         self._flush()
-        size = len(self._steps)
-        found: dict[str, tuple[FloatArray, BoolArray]] = {}
-        while self._blocks:
-            first, keys, matrix = self._blocks.pop()
-            for position, key in enumerate(keys):
+        most = min(_MOST_KEYS, _MOST_CELLS // max(1, self._flushed))
+        found: Columns = {}
+        refused: set[str] = set()
+        for index, (first, size, columns) in enumerate(self._blocks):
+            self._blocks[index] = (0, 0, {})  # let go of each block as it is copied
+            for key, (values, valid) in columns.items():
                 if key not in found:
-                    found[key] = (np.full(size, np.nan), np.zeros(size, dtype=np.bool_))
-                values, valid = found[key]
-                values[first : first + len(matrix)] = matrix[:, position]
-                valid[first : first + len(matrix)] = True
+                    if len(found) >= most:
+                        refused.add(key)
+                        continue
+                    found[key] = (np.empty(self._flushed), np.zeros(self._flushed, np.bool_))
+                into, mask = found[key]
+                into[first : first + size] = values
+                mask[first : first + size] = True if valid is None else valid
+        for values, mask in found.values():
+            if not mask.all():
+                values[~mask] = np.nan
+        self._blocks = []
+        self.left_out = len(refused)
         return found
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 MANIFEST = "run.json"
 ATTEMPTS = "attempts"
 SHARD_SUFFIX = ".parquet"
+NO_TIME = 0  # microseconds: `time` of rows from a log that does not tell when
 
 _SHARD = re.compile(
     r"a(?P<attempt>\d{4,})-r(?P<rank>-?\d+)-(?P<writer>[A-Za-z0-9_.]+)"

@@ -18,7 +18,7 @@ from rlprobe.errors import InputError
 from rlprobe.store import arrow, layout, manifest, shards
 from rlprobe.store.frame import Frame, empty_frame
 from rlprobe.store.run import RunInfo
-from rlprobe.values import Attempt, BoolArray, Event, IntArray, Problem, Rollout
+from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray, Problem, Rollout
 
 _EAGER_SHARDS = 64  # above this, opening every shard once per metric costs more than memory
 
@@ -49,16 +49,17 @@ class Recording:
         return RunInfo(
             path=str(self.path),
             id=str(raw.get("id", self.path.name)),
-            source="recording",
+            source=str(raw.get("source", "recording")),
             framework=raw.get("framework"),
             algorithm=raw.get("algorithm"),
             model=raw.get("model"),
             world_size=int(raw.get("world_size", 1)),
             settings=raw.get("config", {}),
             attempts=self._attempts(),
+            notes=tuple(str(note) for note in raw.get("notes", ())),
             health=_health_sentence(manifest.health(self.path)),
             unmapped=tuple(name for name in self.steps.names if schema.metric(name) is None),
-            records_end=True,
+            records_end=bool(raw.get("records_end", True)),
         )
 
     def _attempts(self) -> tuple[Attempt, ...]:
@@ -102,7 +103,7 @@ class Recording:
             step=arrow.integers(keys["step"]),
             attempt=arrow.integers(keys["attempt"]),
             rank=_ranks(keys),
-            time=arrow.integers(keys["time"]) / 1e6,
+            time=_seconds(arrow.integers(keys["time"])),
             names=tuple(sorted(present - fixed)),
             load=lambda name: arrow.floats(read([name]).column(0)),
         )
@@ -174,6 +175,11 @@ def _ranks(keys: pa.Table) -> IntArray:
     return np.zeros(len(keys), dtype=np.int64)
 
 
+def _seconds(micros: IntArray) -> FloatArray:
+    """Seconds since the epoch; NaN for the epoch itself, which stands for a time not known."""
+    return np.where(micros == layout.NO_TIME, np.nan, micros / 1e6)
+
+
 def _event(row: Mapping[str, Any]) -> Event:
     try:
         data = json.loads(row["data"] or "{}")
@@ -182,7 +188,7 @@ def _event(row: Mapping[str, Any]) -> Event:
     return Event(
         kind=row["kind"],
         step=row["step"],
-        time=row["time"] / 1e6,
+        time=float(_seconds(np.array([row["time"]]))[0]),
         attempt=row["attempt"],
         rank=row["rank"],
         message=row["message"] or "",

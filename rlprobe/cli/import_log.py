@@ -1,0 +1,31 @@
+"""`rlprobe import`: a foreign log as a recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def import_log(
+    logs: Annotated[
+        list[str],
+        typer.Argument(metavar="LOG...", help="Any known log; several are parts of one run."),
+    ],
+    run: Annotated[
+        Path, typer.Option("--run", metavar="DIR", help="The recording to write: a new directory.")
+    ],
+) -> int:
+    """Write a foreign log as a recording: metrics, events and rollouts, with the log's own gaps.
+
+    A log of several runs (an MLflow store, a Trackio project) becomes a directory of recordings.
+    """
+    from rlprobe.cli.importing import opened, recorded
+    from rlprobe.cli.output import emit, note
+
+    for found, directory in opened(logs, run):
+        for problem in found.problems:
+            note(f"{problem.path}: {problem.message}")
+        emit(f"{recorded(found, directory)}\n")
+    return 0

@@ -1,0 +1,74 @@
+"""Console output: whatever a terminal or a batch system kept of a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rlprobe.errors import EmptyRunError
+from rlprobe.importers import console_rows
+from rlprobe.importers.importer import Reading
+from rlprobe.importers.source import Source
+
+_LONGEST_SEGMENT = 256 * 1024
+_BREAK = re.compile(rb"\r\n|[\r\n]")
+
+
+class Console:
+    """Console logs: what a terminal, `tee`, SLURM or a notebook kept of a run.
+
+    Read are the dicts of TRL and the Hugging Face Trainer (floats or quoted strings, bare `nan`,
+    glued to a progress bar), verl (`step:12 - actor/pg_loss:np.float64(0.1)`), OpenRLHF
+    (`Global step 7: {…}`), slime (`rollout 12: {…}`), SkyRL (`Step 12:` and a printed dict),
+    Megatron and DeepSpeed (`iteration 10/ 100 | lm loss: 1.0E+00 | …`, `OVERFLOW!`,
+    `step=10, skipped=6, lr=[…]`), torchtitan, prime-rl, nanochat (`step 12 | loss: 0.5 | …`),
+    metrics in a progress bar, JSON lines between other text, tables (notebooks of Unsloth as text,
+    Markdown or HTML; Stable-Baselines3), and blocks of `name: number` under a `Step 2/30`.
+
+    Colours, Ray and rank prefixes and carriage returns are taken off. A dict that is broken over
+    lines is put together. The same row printed by every rank counts once. What only looks like
+    metrics does not count: a row needs a number under a name that the vocabulary knows as a
+    measurement, so that printed configurations, source code and model answers pass by.
+
+    Where rows tell no step it comes from the progress bar, or rows are numbered; the notes say
+    which. Megatron prints a loss only where it is not negative: where the line has none, the loss
+    is not logged, and a warning about a gradient that is not finite is taken into its step.
+
+    Source: transformers ProgressCallback and PrinterCallback, verl LocalLogger, OpenRLHF
+    PPOTrainer, slime train_metric_utils, Megatron-LM training_log, DeepSpeed loss_scaler,
+    torchtitan MetricsProcessor.
+    """
+
+    name = "console"
+    description = "console output of a training run"
+
+    def recognises(self, source: Source) -> bool:
+        """Any text: whether it has metrics shows only when it is read."""
+        return source.is_text
+
+    def read(self, source: Source) -> list[Reading]:
+        """The run in the output."""
+        rows = console_rows.Rows(source)
+        for segment in segments(source):
+            rows.feed(segment)
+        reading = rows.reading()
+        if not len(reading.rows):
+            raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
+        return [reading]
+
+
+def segments(source: Source) -> Iterator[str]:
+    """What stands between line ends and carriage returns; one that is too long is cut short."""
+    rest = b""
+    for chunk in source.chunks():
+        if b"\n" not in chunk and b"\r" not in chunk:
+            rest = rest + chunk if len(rest) < _LONGEST_SEGMENT else rest
+            continue
+        *parts, rest = _BREAK.split(rest + chunk)
+        for part in parts:
+            if part:
+                yield part[:_LONGEST_SEGMENT].decode("utf-8", "replace")
+        if len(rest) > _LONGEST_SEGMENT:
+            rest = rest[:_LONGEST_SEGMENT]
+    if rest:
+        yield rest.decode("utf-8", "replace")

@@ -1,0 +1,125 @@
+"""Parquet files that rlprobe did not write: columns as NumPy arrays or lists, bounded.
+
+A few kilobytes of Parquet can stand for billions of rows, or for one long text over and over. Rows
+are counted before anything is read, texts stay in their dictionary, and batches are small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rlprobe.errors import InputError
+from rlprobe.store import arrow
+from rlprobe.values import BoolArray, FloatArray
+
+MAGIC = b"PAR1"
+MOST_ROWS = 50_000_000
+MOST_CELLS = 400_000_000  # numbers that are read at once
+_ALWAYS_BYTES = 1024**3  # that rows may take in all
+_MOST_SWELLING = 200  # times the file's size, for larger files
+_BATCH = 1024
+
+
+class ForeignParquet:
+    """One Parquet file.
+
+    Attributes:
+        rows: number of rows.
+        numbers: columns of numbers (integers, floats, booleans), in order.
+        texts: columns of texts, or of lists and objects that may stand for one (conversations).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = pq.ParquetFile(path)
+            types = {field.name: field.type for field in self._file.schema_arrow}
+            self.rows: int = self._file.metadata.num_rows
+        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+            raise self._unreadable(error) from error
+        if self.rows > MOST_ROWS:
+            raise InputError(
+                f"Couldn't read '{path}': {self.rows:,} rows are more than {MOST_ROWS:,}"
+            )
+        self.numbers = tuple(name for name, kind in types.items() if _is_number(kind))
+        self.texts = tuple(name for name, kind in types.items() if _is_text(kind))
+        self._flat_texts = [name for name in self.texts if not pa.types.is_nested(types[name])]
+
+    def _unreadable(self, error: BaseException) -> InputError:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        return InputError(f"Couldn't read '{self.path}' as Parquet: {said}")
+
+    def columns(self, names: Sequence[str]) -> dict[str, tuple[FloatArray, BoolArray]]:
+        """Columns of numbers as doubles, with their validity (False is null)."""
+        if self.rows * len(names) > MOST_CELLS:
+            raise InputError(
+                f"Couldn't read '{self.path}': {len(names):,} columns of {self.rows:,} rows",
+                hint="Give a part of it.",
+            )
+        found: dict[str, tuple[FloatArray, BoolArray]] = {}
+        try:
+            for name in names:
+                column = self._file.read([name], use_threads=False).column(0)
+                found[name] = _doubles(column)
+        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+            raise self._unreadable(error) from error
+        return found
+
+    def batches(self, names: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
+        """Rows in batches, each as one list of Python values per column; null is None."""
+        texts = [name for name in names if name in self._flat_texts]
+        most = max(_ALWAYS_BYTES, _MOST_SWELLING * self.path.stat().st_size)
+        read = 0
+        try:
+            # Opened anew: which texts stay in their dictionary is decided on opening.
+            file = pq.ParquetFile(self.path, read_dictionary=texts)
+            for batch in file.iter_batches(_BATCH, columns=list(names), use_threads=False):
+                read += batch.nbytes
+                if read > most:
+                    raise InputError(
+                        f"Couldn't read '{self.path}': its rows take more than {most // 2**20:,} MB"
+                    )
+                yield {
+                    name: _values(column)
+                    for name, column in zip(batch.schema.names, batch.columns, strict=True)
+                }
+        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+            raise self._unreadable(error) from error
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    return any(test(kind) for test in tests)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_list, pa.types.is_struct)
+    return any(test(kind) for test in tests)
+
+
+def _doubles(column: pa.ChunkedArray) -> tuple[FloatArray, BoolArray]:
+    if pa.types.is_float16(column.type):
+        column = column.cast(pa.float32())
+    return arrow.floats(column.cast(pa.float64(), safe=False))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """A column as Python values; equal texts of a dictionary are one object."""
+    if not pa.types.is_dictionary(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    words = [*column.dictionary.to_pylist(), None]
+    places = column.indices.to_pylist()
+    return [words[-1 if place is None else place] for place in places]
+
+
+def is_parquet(head: bytes) -> bool:
+    """Whether a file with this beginning is Parquet."""
+    return head.startswith(MAGIC)
