@@ -11,6 +11,7 @@ from rlprobe import guards
 NAME = "guards.md"
 ORDER = (
     "group_advantages",
+    "moments",
     "pooled_std",
     "gated_reward",
     "length_penalty",

@@ -17,7 +17,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlprobe.guards.advantages import Advantages, Moments, group_advantages, pooled_std
+    from rlprobe.guards.advantages import (
+        Advantages,
+        Moments,
+        group_advantages,
+        moments,
+        pooled_std,
+    )
     from rlprobe.guards.budget import CachePlan, ModelShape, TokenBudget, largest_cap, plan_cache
     from rlprobe.guards.repetition import RepetitionDetector, most_repeats, tokens_of
     from rlprobe.guards.rewards import gated_reward, length_penalty, repetition_penalty
@@ -40,6 +46,7 @@ _HOMES = {
     "group_advantages": "advantages",
     "largest_cap": "budget",
     "length_penalty": "rewards",
+    "moments": "advantages",
     "most_repeats": "repetition",
     "plan_cache": "budget",
     "pooled_std": "advantages",
@@ -64,6 +71,7 @@ __all__ = [
     "group_advantages",
     "largest_cap",
     "length_penalty",
+    "moments",
     "most_repeats",
     "plan_cache",
     "pooled_std",

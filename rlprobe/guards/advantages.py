@@ -66,6 +66,10 @@ def group_advantages(
     Formula: Shao et al., "DeepSeekMath" (2024), equation 21; `scale="none"` as in Liu et al.,
     "Understanding R1-Zero-like training" (2025), `scale="batch"` as in TRL's `scale_rewards`.
 
+    A group of one, and a group with one finite reward, has no spread either. Statistics are in
+    two passes (mean, then deviations from it), so the variance is never negative. A float64 array
+    that carries float32 results is taken at its word: cast it back, or raise `min_std`.
+
     When not to use it: setting uninformative groups to 0 (or dropping them) shifts the effective
     batch towards prompts of middle difficulty; dividing by the spread gives easy and hard prompts
     (small spread) more weight than others, which `scale="none"` avoids.
@@ -75,13 +79,16 @@ def group_advantages(
         groups: group of each rollout, shape (B,), any hashable values; groups may be ragged.
         group_size: neighbours that form a group; B must be a multiple.
         scale: divide by the group's spread, by the batch's, or not at all.
-        nan: a NaN reward is left out of its group and gets advantage 0, or is refused.
+        min_std: a spread below counts as none.
+        eps: added to the spread before dividing.
+        nan: a NaN or infinite reward is left out of its group and gets advantage 0, or is refused.
         batch_std: for `scale="batch"`, the spread over all ranks (see `pooled_std`).
 
     Raises:
         UsageError: shapes that do not match, an empty batch, no finite reward, or a NaN that is
             refused.
     """
+    _check(groups, group_size, nan, min_std=min_std, eps=eps)
     values, precision, back = floats(rewards, "rewards")
     flat, index, count = _grouped(values, groups, group_size)
     known = _known(flat, nan)
@@ -99,6 +106,18 @@ def group_advantages(
     return Advantages(back(result.reshape(values.shape)), back(clamped.reshape(values.shape)))
 
 
+def _check(groups: Any, group_size: int | None, nan: str, **numbers: float) -> None:
+    for name, value in numbers.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise UsageError(f"Couldn't use '{name}' {value}: not a finite number from 0")
+    if nan not in {"exclude", "refuse"}:
+        raise UsageError(f"Couldn't treat 'nan' as '{nan}': not one of exclude, refuse")
+    if groups is not None and group_size is not None:
+        raise UsageError(
+            f"Couldn't use 'group_size' {group_size} beside 'groups': give one of them"
+        )
+
+
 def _grouped(
     values: FloatArray, groups: Any, group_size: int | None
 ) -> tuple[FloatArray, IntArray, int]:
@@ -107,19 +126,18 @@ def _grouped(
         raise UsageError("Couldn't use 'rewards': it is empty")
     if groups is not None:
         return _named_groups(values, groups)
-    if group_size is None:
+    size = group_size
+    if size is None:
         if values.ndim != 2:
             raise UsageError(
                 f"Couldn't tell the groups of 'rewards' of shape {values.shape}",
                 hint="Give groups=, group_size=, or a matrix (groups, group size).",
             )
-        group_size = values.shape[1]
-    if group_size < 1 or values.size % group_size:
-        raise UsageError(
-            f"Couldn't split {values.size} rewards into groups of 'group_size' {group_size}"
-        )
-    count = values.size // group_size
-    return values.reshape(-1), np.repeat(np.arange(count), group_size), count
+        size = int(values.shape[1])
+    if size < 1 or values.size % size:
+        raise UsageError(f"Couldn't split {values.size} rewards into groups of 'group_size' {size}")
+    count = values.size // size
+    return values.reshape(-1), np.repeat(np.arange(count), size), count
 
 
 def _named_groups(values: FloatArray, groups: Any) -> tuple[FloatArray, IntArray, int]:
@@ -171,7 +189,13 @@ def _batch_spread(values: FloatArray, given: float | None) -> float:
 
 
 def moments(rewards: Any) -> Moments:
-    """What this rank contributes to `pooled_std`; NaN rewards are left out."""
+    """What this rank contributes to `pooled_std`; NaN rewards are left out.
+
+    Formula: number, mean, and sum of squared deviations from that mean, in exactly rounded sums.
+
+    Raises:
+        UsageError: no numbers.
+    """
     values, _, _ = floats(rewards, "rewards")
     finite = values[np.isfinite(values)]
     if not len(finite):

@@ -94,6 +94,9 @@ class TokenBudget:
     After each batch: above either mark the cap shrinks by a quarter, below both it grows by a
     twentieth, always within `floor` … `maximum`. Give `max_tokens` to the engine.
 
+    Source: none, a multiplicative decrease with a slow increase as in congestion control (Chiu &
+    Jain, 1989), which lowers at once and comes back without overshooting.
+
     When not to use it: a cap below what right answers need turns into truncation, reward 0 and
     groups without variance. Keep `floor` above the lengths of right answers.
 

@@ -22,7 +22,13 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 over the golden ratio: a mu
 
 
 def tokens_of(text: str) -> list[str]:
-    """Words, punctuation marks, and single characters where a script has no spaces."""
+    """Words, punctuation marks, and single characters where a script has no spaces.
+
+    Raises:
+        UsageError: no text.
+    """
+    if not isinstance(text, str):
+        raise UsageError(f"Couldn't split 'text' {text!r}: it is no text")
     found: list[str] = []
     for token in _TOKEN.findall(text):
         if len(token) > _LONG_WORD:
@@ -56,9 +62,8 @@ def _ids(source: str | Sequence[int] | NDArray[Any]) -> NDArray[np.uint64]:
         numbers: dict[str, int] = {}
         tokens = tokens_of(source)
         return np.array([numbers.setdefault(t, len(numbers)) for t in tokens], dtype=np.uint64)
-    if hasattr(source, "detach"):
-        source = source.detach().cpu().numpy()
-    array = np.asarray(source)
+    detach = getattr(source, "detach", None)  # a torch tensor, on whatever device
+    array = np.asarray(source if detach is None else detach().cpu().numpy())
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise UsageError(
             f"Couldn't read 'text_or_tokens' as text or token ids: shape {array.shape}, "
@@ -79,7 +84,10 @@ def _window_hashes(ids: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
 
 
 class RepetitionDetector:
-    """Watches one rollout token by token; constant work per token.
+    """Watches one rollout token by token; constant work per token, memory by distinct n-grams.
+
+    A rollout loops once an n-gram has occurred more than `max_repeats` times; it stays so. Counts
+    are exact: n-grams are compared as they are, not by hash.
 
     When not to use it: tables, code and lists repeat short n-grams honestly. Keep `n` at 8 or
     above, and look at the reasoning block only.
@@ -115,7 +123,18 @@ class RepetitionDetector:
         return self.looping
 
     def feed_all(self, tokens: Iterable[Hashable]) -> bool:
-        """Take several tokens; whether the rollout loops by now."""
+        """Take several tokens; whether the rollout loops by now.
+
+        The same as `feed` for each, without the calls: this is the inner loop of generation.
+        """
+        window, counts, n = self._window, self._counts, self._window.maxlen
+        append, get, most = window.append, counts.get, self.max_repeats
         for token in tokens:
-            self.feed(token)
+            append(token)
+            gram = tuple(window)
+            if len(gram) == n:
+                count = get(gram, 0) + 1
+                counts[gram] = count
+                if count > most:
+                    self.looping = True
         return self.looping

@@ -24,10 +24,13 @@ def gated_reward(
 ) -> Any:
     """The task reward, plus auxiliary rewards that are paid only where the task succeeded.
 
-    task + sum of weight x auxiliary, the sum cut at `cap`, where task >= `success`; else task.
+    Formula: task + sum of weight x auxiliary, the sum cut at `cap`, where task >= `success`; the
+    task reward alone elsewhere.
 
     A format reward that is paid for wrong answers is what a policy falls back to when prompts get
     too hard: all rollouts earn it, their spread is 0, and nothing is learnt.
+    Source: rewards that need both, as in DeepSeek-AI, "DeepSeek-R1" (2025), section 2.2; gating one
+    by the other, and capping it, is ours (`examples/incident`).
 
     When not to use it: before the policy has learnt the format at all, an ungated format reward is
     what teaches it; gate it once the format is there.
@@ -43,10 +46,15 @@ def gated_reward(
         UsageError: shapes differ, a weight names no auxiliary, or a value is not finite.
     """
     base, _, back = floats(task, "task")
+    if np.isnan(success):
+        raise UsageError(f"Couldn't gate at 'success' {success}: not a number")
     _finite(base, "task")
     unknown = set(weights or {}) - set(auxiliaries)
     if unknown:
         raise UsageError(f"Couldn't weigh '{sorted(unknown)[0]}': no such auxiliary reward")
+    for name, weight in (weights or {}).items():
+        if not np.isfinite(weight):
+            raise UsageError(f"Couldn't weigh '{name}' by {weight} in 'weights': must be finite")
     extra = np.zeros_like(base)
     for name, values in auxiliaries.items():
         added, _, _ = floats(values, name)
@@ -57,7 +65,7 @@ def gated_reward(
         _finite(added, name)
         extra = extra + (weights or {}).get(name, 1.0) * added
     if cap is not None:
-        if cap < 0:
+        if not cap >= 0:
             raise UsageError(f"Couldn't cap at 'cap' {cap}: must not be negative")
         extra = np.clip(extra, -cap, cap)
     return back(np.asarray(base + np.where(base >= success, extra, 0.0)))
@@ -74,8 +82,8 @@ def length_penalty(
 ) -> Any:
     """0 up to `target` tokens, then quadratic to the full `penalty` at `maximum` and beyond.
 
-    penalty x ((length - target) / (maximum - target))^2. Soft overlong punishment as in Yu et al.,
-    "DAPO" (2025), with a smooth start.
+    Formula: penalty x ((length - target) / (maximum - target))^2. Soft overlong punishment as in Yu
+    et al., "DAPO" (2025), with a smooth start.
 
     When not to use it: reasoning gets shorter, and with it, on hard prompts, worse. Leave `target`
     well above what right answers need.
@@ -89,6 +97,8 @@ def length_penalty(
     values, _, back = floats(length, "length")
     if not np.isfinite(values).all() or (values < 0).any():
         raise UsageError(f"Couldn't use 'length' {length!r}: must be finite and not negative")
+    if not np.isfinite(penalty):
+        raise UsageError(f"Couldn't use 'penalty' {penalty}: must be finite")
     if not 0 <= target < maximum:
         raise UsageError(f"Couldn't use 'maximum' {maximum} with 'target' {target}: must be above")
     share = np.clip((values - target) / (maximum - target), 0.0, 1.0)
@@ -106,6 +116,10 @@ def repetition_penalty(
 ) -> float:
     """`penalty` if some n-gram occurs more than `max_repeats` times, else 0.
 
+    Source: n-gram penalties as in Yeo et al., "Demystifying long chain-of-thought reasoning in
+    LLMs" (2025); here one sum per rollout, so that long rollouts are not punished for their length.
+    A text shorter than n tokens never loops; an open block runs to the end of the text.
+
     When not to use it: on answers that honestly repeat (tables, code, lists).
 
     Args:
@@ -114,6 +128,8 @@ def repetition_penalty(
     Raises:
         UsageError: neither text nor token ids, or a number below 1.
     """
+    if not np.isfinite(penalty):
+        raise UsageError(f"Couldn't use 'penalty' {penalty}: must be finite")
     if max_repeats < 1:
         raise UsageError(f"Couldn't allow 'max_repeats' {max_repeats}: must be at least 1")
     source = block_of(text_or_tokens, block) if isinstance(text_or_tokens, str) else text_or_tokens

@@ -13,7 +13,33 @@ def stop_on_repetition(
 ) -> Callable[[Sequence[int]], bool]:
     """A callable for engines that ask per request: given all token ids so far, whether to stop.
 
-    Only tokens that are new since the last call are looked at. One callable per request.
+    Only tokens that are new since the last call are looked at. One callable per request. With an
+    engine that streams, end the request when it says so (vLLM's asynchronous engine):
+
+        should_stop = stop_on_repetition()
+        async for output in engine.generate(prompt, sampling_params, request_id):
+            if should_stop(output.outputs[0].token_ids):
+                await engine.abort(request_id)
+                break
+
+    With an engine that takes a function over logits per request, leave it nothing but the end:
+
+        def end_when_looping(end_id):
+            should_stop = stop_on_repetition()
+
+            def process(token_ids, logits):
+                if should_stop(token_ids):
+                    logits.fill_(float("-inf"))
+                    logits[end_id] = 0.0
+                return logits
+
+            return process
+
+    When not to use it: where answers honestly repeat (tables, code); and for tokens that come in
+    chunks that replace each other: all ids so far are expected, prompt left out.
+
+    Raises:
+        UsageError: a number below 1.
     """
     detector = RepetitionDetector(n, max_repeats)
     seen = 0
@@ -31,7 +57,8 @@ class StopOnRepetition:
     """A `transformers` stopping criterion: each sequence of a batch ends when it loops.
 
     The prompt is not counted. Pass it as `stopping_criteria=[StopOnRepetition()]` to `generate`;
-    make a new one for each call, or call `reset`.
+    make a new one for each call, or call `reset`. A row that was stopped is filled up with padding
+    by `generate` and has no end token: mask it, or put one there, before training on it.
 
     When not to use it: with beam search, where rows of the batch change places.
     """

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rlprobe.errors import UsageError
+
 _NAME = r"[A-Za-z][\w.-]{0,40}"
 _TAG = re.compile(
     rf"<(?P<close>/?)(?P<name>{_NAME})\s*(?P<self>/?)>|<(?P<broken>/?{_NAME})(?=[\s<]|$)"
@@ -55,11 +57,22 @@ class TagReport:
 
 
 def read_tags(text: str, tags: frozenset[str] | None = None) -> TagReport:
-    """Read the tag tree of a text.
+    """Read the tag tree of a text: what is closed, unbalanced, malformed or runs to the end.
+
+    A closing tag closes the nearest open one of its name; what was opened in between and is closed
+    later counts as crossed. `a < b` is no tag; `<br/>` opens nothing. The grammar is that of the
+    templates of DeepSeek-AI, "DeepSeek-R1" (2025), table 1, not that of XML: no attributes.
+
+    When not to use it: as a reward of its own on texts that quote code or HTML. Name the tags.
 
     Args:
         tags: names that count; None: every name. Name them where the text may hold HTML or code.
+
+    Raises:
+        UsageError: no text.
     """
+    if not isinstance(text, str):
+        raise UsageError(f"Couldn't read tags of 'text' {text!r}: it is no text")
     reader = _Reader()
     for match in _TAG.finditer(text):
         name = match["name"] or (match["broken"] or "").removeprefix("/")

@@ -20,6 +20,7 @@ _NO_LOG_NAMES = frozenset(
     | {"vocab.json", "special_tokens_map.json", "added_tokens.json", "adapter_config.json"}
     | {"model.safetensors.index.json", "preprocessor_config.json", "chat_template.json"}
     | {"args.json", "wandb-metadata.json", "requirements.txt", "merges.txt", "LICENSE", "README"}
+    | {"debug.log", "debug-internal.log", "debug-core.log"}  # of wandb itself
 )
 # Parts of a name that tell files of one run apart: its ranks, its launches, its processes.
 _MEMBER = re.compile(

@@ -13,11 +13,11 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 from rlprobe.errors import InputError
+from rlprobe.lazy import cached_property
 
 HEAD_BYTES = 65_536
 LONGEST_LINE = 8 * 1024 * 1024

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from struct import Struct
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from rlprobe.importers import crc32c
 from rlprobe.importers.byte_stream import ByteStream
+from rlprobe.lazy import cached_property
 from rlprobe.values import BoolArray, IntArray
 
 BLOCK = 16 * 1024 * 1024

@@ -7,7 +7,7 @@ tensors, text, None) are looked at one by one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,11 @@ class _Plan:
     positions: tuple[int, ...]
     names: tuple[str, ...]
     sentinels: tuple[float | None, ...]
+    transforms: tuple[tuple[float, float] | None, ...]
+
+    def columns(self) -> Iterator[tuple[int, str, float | None, tuple[float, float] | None]]:
+        """Position, name, sentinel and transform of each column."""
+        yield from zip(self.positions, self.names, self.sentinels, self.transforms, strict=True)
 
 
 @dataclass
@@ -83,26 +88,22 @@ class MetricEncoder:
             yield from self._careful(rows)
             return
         plan = self._plan(keys)
-        for position, name, sentinel in zip(
-            plan.positions, plan.names, plan.sentinels, strict=True
-        ):
+        for position, name, sentinel, transform in plan.columns():
             values = matrix[:, position]
             missing = np.zeros(len(rows), np.bool_) if sentinel is None else values == sentinel
-            yield name, values, missing
+            yield name, _transformed(values, transform), missing
 
     def _careful(self, rows: list[dict[str, Any]]) -> Iterable[tuple[str, FloatArray, BoolArray]]:
         plain = [self._plain(row) for row in rows]
         keys = tuple(dict.fromkeys(key for row in plain for key in row))
         plan = self._plan(keys)
-        for position, name, sentinel in zip(
-            plan.positions, plan.names, plan.sentinels, strict=True
-        ):
+        for position, name, sentinel, transform in plan.columns():
             key = keys[position]
             missing = np.array([key not in row for row in plain])
             values = np.array([row.get(key, np.nan) for row in plain], dtype=np.float64)
             if sentinel is not None:
                 missing |= values == sentinel
-            yield name, values, missing
+            yield name, _transformed(values, transform), missing
 
     def _plain(self, row: dict[str, Any]) -> dict[str, float]:
         plain: dict[str, float] = {}
@@ -126,13 +127,22 @@ class MetricEncoder:
             chosen[self._name(aliases, key)] = position
         positions = tuple(chosen.values())
         sentinels = tuple(aliases.sentinel(keys[position]) for position in positions)
-        return _Plan(positions, tuple(chosen), sentinels)
+        transforms = tuple(aliases.transform(keys[position]) for position in positions)
+        return _Plan(positions, tuple(chosen), sentinels, transforms)
 
     def _name(self, aliases: schema.Aliases, key: str) -> str:
         name = aliases.canonical(key) or key
         name = name.encode("utf-8", "backslashreplace").decode("utf-8")
         fixed = {column.name for column in schema.tables()[self.table].columns} - {"tokens_seen"}
         return f"user/{name}" if name in fixed else name
+
+
+def _transformed(values: FloatArray, transform: tuple[float, float] | None) -> FloatArray:
+    """The framework's own unit or sign as the vocabulary's."""
+    if transform is None:
+        return values
+    factor, offset = transform
+    return factor * values + offset
 
 
 def _matrix(rows: list[dict[str, Any]]) -> FloatArray | None:

@@ -41,7 +41,7 @@ class ShardSink:
         self._forget()
 
     def _forget(self) -> None:
-        self._flushes = dict.fromkeys(schema.TABLES, 0)
+        self._flushes: dict[str, int] = dict.fromkeys(schema.TABLES, 0)
         self._small: dict[str, list[layout.ShardName]] = {name: [] for name in schema.TABLES}
 
     def write(self, table: str, rows: pa.Table) -> None:

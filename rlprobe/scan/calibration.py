@@ -80,7 +80,7 @@ def _without(contexts: Sequence[Context], left: int) -> list[Context]:
 def _quiet(
     detector: type[Detector], given: Mapping[str, float], contexts: Sequence[Context]
 ) -> dict[str, float]:
-    """The smallest change of one knob that is quiet on all runs; {} if none is, or none is needed."""
+    """The smallest change of one knob that is quiet on all runs; {} if none is, or none needed."""
     if not _alarms(detector, given, contexts):
         return {}
     for change in _changes(detector, given):

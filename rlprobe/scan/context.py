@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from rlprobe.lazy import cached_property
 from rlprobe.store.frame import takeovers
 from rlprobe.store.run import Run
 from rlprobe.values import Attempt, BoolArray, Event, Rollout, Series

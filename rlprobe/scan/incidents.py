@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,10 +12,13 @@ import numpy as np
 from rlprobe.detector import Detector
 from rlprobe.findings import Finding, Incident, Link, Restore, Severity
 from rlprobe.scan.context import Context
+from rlprobe.values import Event
 
 _REACH_ROWS = 25  # logged rows after the end of a cause in which a consequence may still begin
-_LEAD_ROWS = 60  # logged rows after the onset of a cause: what went on for longer explains no change
 _SLACK_ROWS = 2  # logged rows by which a consequence may seem to begin before its cause
+_FAR_ROWS = 100  # logged rows after the onset of a cause, where something in between was not seen
+_NOTABLE = ("curriculum_changed", "lr_changed", "topology_changed", "resumed")
+_TOLD = 10  # consequences told in a story
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +46,11 @@ def build_incidents(
 ) -> tuple[tuple[Finding, ...], tuple[Incident, ...]]:
     """The findings with `caused_by` set, in order of onset, and their incidents, worst first."""
     causes = _Causes(detectors)
-    ordered = _in_causal_order(findings, causes)
     linked: list[Finding] = []
-    for finding in ordered:
-        cause = _cause(finding, linked, causes, context.interval)
+    for finding in _in_causal_order(findings, causes):
+        cause = _cause(finding, linked, causes, context)
         linked.append(replace(finding, caused_by=cause.key) if cause else finding)
+    linked = [_under_late_cause(finding, linked, causes, context) for finding in linked]
     roots = [finding for finding in linked if finding.caused_by is None]
     incidents = [_incident(root, linked, context) for root in roots]
     incidents.sort(key=lambda item: (-item.severity, item.chain[0].step))
@@ -54,31 +58,82 @@ def build_incidents(
 
 
 def _in_causal_order(findings: Sequence[Finding], causes: _Causes) -> list[Finding]:
-    """By onset; at one step, causes before what they may cause, then the more severe."""
+    """By onset; at one step, a cause before what it may cause, then the more severe."""
+    by_step: dict[int, list[Finding]] = {}
+    for finding in findings:
+        by_step.setdefault(finding.first_bad_step, []).append(finding)
+    return [finding for step in sorted(by_step) for finding in _at_one_step(by_step[step], causes)]
 
-    def depth(finding: Finding) -> int:
-        return len(causes.all(finding.detector))
 
-    return sorted(
-        findings, key=lambda f: (f.first_bad_step, depth(f), -f.severity, f.detector, f.key)
+def _at_one_step(findings: Sequence[Finding], causes: _Causes) -> list[Finding]:
+    left = sorted(findings, key=lambda f: (-f.severity, -f.confidence, f.detector, f.key))
+    ordered: list[Finding] = []
+    while left:
+        free = (f for f in left if not any(_precedes(other, f, causes) for other in left))
+        chosen = next(free, left[0])
+        left.remove(chosen)
+        ordered.append(chosen)
+    return ordered
+
+
+def _precedes(cause: Finding, effect: Finding, causes: _Causes) -> bool:
+    """Whether the catalogue puts one before the other, and the milder does not hide the worse."""
+    return (
+        cause.severity >= effect.severity
+        and cause.detector in causes.direct(effect.detector)
+        and effect.detector not in causes.direct(cause.detector)
     )
 
 
 def _cause(
-    effect: Finding, earlier: Sequence[Finding], causes: _Causes, interval: int
+    effect: Finding, earlier: Sequence[Finding], causes: _Causes, context: Context
 ) -> Finding | None:
-    """The nearest earlier finding that may have caused this one; direct edges are preferred."""
-    reach = _REACH_ROWS * interval
+    """The nearest earlier finding that may have caused this one; direct edges are preferred.
+
+    What is only worth knowing is hung on nothing but a direct cause.
+    """
     possible = [
         cause
         for cause in earlier
         if cause.severity >= Severity.WARNING
         and cause.detector in causes.all(effect.detector)
-        and effect.first_bad_step <= cause.last_bad_step + reach
-        and effect.first_bad_step <= cause.first_bad_step + _LEAD_ROWS * interval
+        and _in_reach(cause, effect, causes, context)
     ]
     direct = [cause for cause in possible if cause.detector in causes.direct(effect.detector)]
-    return max(direct or possible, key=lambda cause: cause.first_bad_step, default=None)
+    nearest = direct if direct or effect.severity is Severity.INFO else possible
+    return max(reversed(nearest), key=lambda cause: cause.first_bad_step, default=None)
+
+
+def _in_reach(cause: Finding, effect: Finding, causes: _Causes, context: Context) -> bool:
+    """Whether the cause was still there when the effect began, or had been shortly before.
+
+    What has been there from the start, or is linked only through something that was not seen,
+    explains no more than what follows soon.
+    """
+    interval = context.interval
+    chronic = cause.first_bad_step <= context.first_step + _SLACK_ROWS * interval
+    direct = cause.detector in causes.direct(effect.detector)
+    soon = effect.first_bad_step - cause.first_bad_step <= _FAR_ROWS * interval
+    there = effect.first_bad_step <= cause.last_bad_step + _REACH_ROWS * interval
+    return there and (soon or (direct and not chronic))
+
+
+def _under_late_cause(
+    effect: Finding, findings: Sequence[Finding], causes: _Causes, context: Context
+) -> Finding:
+    """A root whose direct cause was seen a row or two after it becomes a consequence of that."""
+    if effect.caused_by is not None or effect.severity < Severity.WARNING:
+        return effect
+    latest = effect.first_bad_step + _SLACK_ROWS * context.interval
+    late = [
+        cause
+        for cause in findings
+        if effect.first_bad_step < cause.first_bad_step <= latest
+        and cause.severity >= effect.severity
+        and cause.caused_by is None
+        and _precedes(cause, effect, causes)
+    ]
+    return replace(effect, caused_by=late[0].key) if late else effect
 
 
 def _incident(root: Finding, findings: Sequence[Finding], context: Context) -> Incident:
@@ -87,8 +142,9 @@ def _incident(root: Finding, findings: Sequence[Finding], context: Context) -> I
         Link(f.key, f.detector, f.first_bad_step, f.first_bad_step - root.first_bad_step)
         for f in chain
     )
-    last_good = _last_good(root, context)
-    restore = find_restore(root.first_bad_step, context)
+    first = min(f.first_bad_step for f in chain)
+    last_good = _last_good(first, context)
+    restore = find_restore(first, context)
     ended = any(f.state == "ended_run" or f.detector == "CRASH" for f in chain)
     return Incident(
         root=root.key,
@@ -97,22 +153,22 @@ def _incident(root: Finding, findings: Sequence[Finding], context: Context) -> I
         last_good_step=last_good,
         restore=restore,
         ended_run=ended and context.ended,
-        story=_story(chain, last_good, restore),
+        story=_story(chain, _came_before(first, context), last_good, restore),
     )
 
 
 def _chain(root: Finding, findings: Sequence[Finding]) -> list[Finding]:
+    """The root, then all that hangs on it, by onset."""
     keys = {root.key}
-    chain = [root]
-    for finding in findings:  # in order of onset, so a cause comes before what it caused
-        if finding.caused_by in keys:
-            keys.add(finding.key)
-            chain.append(finding)
-    return chain
+    size = 0
+    while len(keys) > size:
+        size = len(keys)
+        keys |= {finding.key for finding in findings if finding.caused_by in keys}
+    return [root, *(f for f in findings if f.key in keys and f.key != root.key)]
 
 
-def _last_good(root: Finding, context: Context) -> int | None:
-    before = int(np.searchsorted(context.steps, root.first_bad_step))
+def _last_good(first_bad_step: int, context: Context) -> int | None:
+    before = int(np.searchsorted(context.steps, first_bad_step))
     return int(context.steps[before - 1]) if before else None
 
 
@@ -134,20 +190,82 @@ def find_restore(first_bad_step: int, context: Context) -> Restore | None:
     )
 
 
-def _story(chain: Sequence[Finding], last_good: int | None, restore: Restore | None) -> str:
+def _came_before(first_bad_step: int, context: Context) -> Event | None:
+    """The last notable event in the rows before the onset: often what set it off."""
+    earliest = first_bad_step - _REACH_ROWS * context.interval
+    known = [
+        event
+        for event in context.events(*_NOTABLE)
+        if event.step is not None and earliest <= event.step <= first_bad_step
+    ]
+    return max(known, key=lambda event: event.step or 0, default=None)
+
+
+# --- the story ------------------------------------------------------------------------------------
+
+
+def _story(
+    chain: Sequence[Finding], before: Event | None, last_good: int | None, restore: Restore | None
+) -> str:
+    """What happened, what followed, where to go back to, what to change: one paragraph."""
     root = chain[0]
-    sentences = [f"From step {root.first_bad_step:,}: {_sentence(root.summary)}"]
-    for finding in chain[1:]:
-        lead = finding.first_bad_step - root.first_bad_step
-        when = "At the same step" if lead == 0 else f"{lead:,} steps later"
-        sentences.append(f"{when}: {_sentence(finding.summary)}")
+    sentences = [f"From step {root.first_bad_step:,}: {_sentence(_undated(root.summary))}"]
+    if before is not None:
+        sentences.append(_prelude(before, root.first_bad_step))
+    sentences += _consequences(chain)
     if last_good is not None:
         sentences.append(f"The last good step is {last_good:,}.")
     if restore is not None:
-        sentences.append(f"Go back to the checkpoint of step {restore.step:,} ({restore.path}).")
+        sentences.append(_way_back(restore))
     if root.remedies:
         sentences.append(f"Before going on: {_sentence(root.remedies[0])}")
     return " ".join(sentences)
+
+
+def _prelude(event: Event, first_bad_step: int) -> str:
+    what = event.kind.replace("_", " ")
+    said = f" ({event.message})" if event.message else ""
+    return f"Shortly before, at step {event.step or first_bad_step:,}: {what}{said}."
+
+
+def _consequences(chain: Sequence[Finding]) -> list[str]:
+    """One sentence per moment, in order."""
+    root = chain[0]
+    moments: dict[int, list[str]] = {}
+    for finding in chain[1 : _TOLD + 1]:
+        lead = finding.first_bad_step - root.first_bad_step
+        moments.setdefault(lead, []).append(_clause(finding.summary))
+    told = [f"{_when(lead)}: {_sentence('; '.join(said))}" for lead, said in moments.items()]
+    more = len(chain) - 1 - _TOLD
+    return [*told, f"And {more} more."] if more > 0 else told
+
+
+def _when(lead: int) -> str:
+    if lead == 0:
+        return "At the same step"
+    return f"{abs(lead):,} step{'s' if abs(lead) != 1 else ''} {'later' if lead > 0 else 'earlier'}"
+
+
+_DATED = re.compile(r",? (?:from step [\d,]*\d on|after step [\d,]*\d)\b")
+
+
+def _clause(summary: str) -> str:
+    """The first statement of a summary, without the step that the story gives already."""
+    return _undated(summary).split("; ")[0].rstrip(".")
+
+
+def _undated(summary: str) -> str:
+    return _DATED.sub("", " ".join(summary.split()))
+
+
+def _way_back(restore: Restore) -> str:
+    where = f" ({restore.path})" if restore.path else ""
+    said = f"Go back to the checkpoint of step {restore.step:,}{where}"
+    if "data_cursor" in restore.lacks:
+        return f"{said}; it lacks the data cursor: the same prompts come again unless it is moved."
+    if restore.lacks:
+        return f"{said}; it lacks {', '.join(restore.lacks)}."
+    return f"{said}."
 
 
 def _sentence(text: str) -> str:

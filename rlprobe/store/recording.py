@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 
 from rlprobe import schema
 from rlprobe.errors import InputError
+from rlprobe.lazy import cached_property
 from rlprobe.store import arrow, layout, manifest, shards
 from rlprobe.store.frame import Frame, empty_frame
 from rlprobe.store.run import RunInfo

@@ -125,7 +125,6 @@ def test_the_bar_can_be_lifted(rlprobe: Run, sick: Path) -> None:
         ["scan"],
         ["scan", "nowhere"],
         ["scan", "empty"],
-        ["scan", "."],
         ["scan", "HEALTHY", "--no-such-flag"],
         ["scan", "HEALTHY", "--select", "KL_BLOWP"],
         ["scan", "HEALTHY", "--ignore", "KL_BLOWP"],

@@ -86,6 +86,13 @@ def test_trl_names_and_sentinels(tmp_path: Path) -> None:
     assert values(run, "eval/reward_mean") == [0.25]
 
 
+def test_another_frameworks_sign_becomes_ours(tmp_path: Path) -> None:
+    with Recorder(tmp_path, framework="sb3") as recorder:
+        recorder.step(1, **{"train/entropy_loss": -0.75})
+        recorder.step(2, **{"train/entropy_loss": -0.5, "train/loss": None})
+    assert values(Recording(tmp_path), "entropy") == [0.75, 0.5]
+
+
 def test_arrays_become_distributions(tmp_path: Path) -> None:
     rewards = np.array([[0.1, 0.1, 0.1, 0.1], [0.0, 1.0, 0.0, 1.0]])
     with Recorder(tmp_path) as recorder:
