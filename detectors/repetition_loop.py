@@ -1,0 +1,366 @@
+"""REPETITION_LOOP: rollouts say the same again and again, or their tags come apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlprobe import stats
+from rlprobe.detector import (
+    Detector,
+    Evidence,
+    Finding,
+    Inconclusive,
+    Rollout,
+    RunContext,
+    Severity,
+    knob,
+)
+
+GRAM = 8  # tokens
+OFTEN = 3  # a gram may come so many times
+LEAST_TOKENS = 12  # in a text so short, a gram that fills half of it is a loop, too
+LONG_WORD = 24  # characters: longer words are taken letter by letter
+MOST_CHARACTERS = 20_000  # of the end of a text
+MOST_STEPS, MOST_ROLLOUTS = 100, 48  # that are read: steps, and rollouts of each
+LEAST_ROLLOUTS = 4
+SPAN = 3  # sampled steps that are looked at together
+RATE_SPAN = 5  # rows of a logged rate that are looked at together
+LASTING = 0.6
+TAGS = ("think", "answer", "reasoning", "solution")
+LEFT_OUT = "characters left out"  # the recorder's mark in a shortened text
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the rollouts of one step showed.
+
+    Attributes:
+        bad: rollouts that loop (or are malformed).
+        group: the whole group of the first bad one, or the first group, as sample ids.
+    """
+
+    step: int
+    share: float
+    bad: tuple[str, ...]
+    group_id: str
+    group: tuple[str, ...]
+
+
+class RepetitionLoop(Detector):
+    """Rollouts say the same words again and again, or their tags come apart.
+
+    What it detects
+        A share of rollouts with an 8-gram more than three times inside the reasoning (`loops`), a
+        share whose tags are unbalanced or run away although they had been in order (`tags`), or a
+        logged repetition rate that rises and stays (`rate`).
+
+    Why it matters
+        A policy that loops fills the context up to the cap: the step takes many times as long, the
+        rewards become equal, and nothing is learnt from it. It comes before the length explodes.
+
+    How it is computed
+        Texts are cut into words; where a script or a text has no spaces, into characters. Counted
+        are occurrences that do not overlap; in a short text an 8-gram that fills half of it is
+        enough. The reasoning is what stands inside `<think>`, else the whole text. A step is bad
+        with `share` of such rollouts and twice the share of the run's own past; most of three
+        recorded steps in a row must be. The first bad step is then looked for between recorded
+        steps. `tags` leaves out truncated rollouts.
+
+    What to do
+        Read the linked rollouts. Stop generation on repetition, punish it in the reward, and find
+        out what pays for it: a length reward, noise in the advantages, a policy that has collapsed.
+
+    When it is wrong
+        Base models loop in their first steps; a share that falls is no finding. Tables and code
+        repeat themselves; few rollouts of a step do so at once.
+
+    References
+        Holtzman et al., The Curious Case of Neural Text Degeneration (2020). Welleck et al.,
+        Neural Text Generation with Unlikelihood Training (2020).
+    """
+
+    id = "REPETITION_LOOP"
+    severity = Severity.CRITICAL
+    facts_only = True
+    needs = (("samples",), ("repetition_rate",))
+    caused_by = (
+        "KL_BLOWUP",
+        "ADVANTAGE_NOISE",
+        "GRAD_PATHOLOGY",
+        "ENTROPY_COLLAPSE",
+        "REWARD_HACKING",
+        "FORMAT_GAMING",
+        "POLICY_MISMATCH",
+    )
+
+    share: float = knob(0.4, "share of rollouts of a step that is bad", ge=0.05, le=1)
+
+    def scan(self, run: RunContext) -> Iterator[Finding]:
+        """The logged rate, then loops in rollouts, then tags."""
+        yield from self._rate(run)
+        read = {step: _texts(run, step) for step in _chosen(run.sample_steps())}
+        if read and not any(read.values()):
+            raise Inconclusive("rollouts are recorded without their texts")
+        for variant, is_bad in (("loops", _loops), ("tags", _malformed)):
+            seen = [item for step, texts in read.items() for item in _look(step, texts, is_bad)]
+            yield from self._episodes(run, seen, variant, is_bad)
+
+    def _episodes(
+        self, run: RunContext, seen: list[_Seen], variant: str, is_bad: Callable[[Rollout], bool]
+    ) -> Iterator[Finding]:
+        shares = np.array([item.share for item in seen])
+        past = stats.past_baseline(shares, above=0.2, warmup=2).center
+        usual = np.nan_to_num(past)
+        bad = (shares >= self.share) & (shares >= 2 * usual)
+        if variant == "tags":
+            bad &= past <= 0.1
+        for episode in stats.sustained(bad, width=SPAN, share=LASTING, gap=SPAN):
+            if len(episode) < min(2, len(seen)) or (episode.start == 0 and episode.recovered):
+                continue
+            before = seen[episode.start - 1] if episode.start else None
+            first = _refined(run, before, seen[episode.start], self.share, is_bad)
+            yield _finding(
+                run, variant, first, seen[episode.rows], before, recovered=episode.recovered
+            )
+
+    def _rate(self, run: RunContext) -> Iterator[Finding]:
+        series = run.series("repetition_rate")
+        if series is None:
+            return
+        steps, values = stats.measured(series)
+        past = stats.past_baseline(values, above=0.15, warmup=3)
+        bad = (values >= self.share) & ~(values < 2 * past.center)
+        outside = stats.robust_z(values, past, 0.03) > 3
+        for found in stats.sustained(bad, width=RATE_SPAN, share=0.8, gap=RATE_SPAN):
+            if found.start == 0 and found.recovered:
+                continue
+            start = stats.walk_back(outside, found.start)
+            yield _rate_finding(
+                run, steps, values, stats.Episode(start, found.end, found.recovered)
+            )
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def _loops(rollout: Rollout) -> bool:
+    text = _reasoning(rollout.completion or "")[-MOST_CHARACTERS:]
+    tokens, words = _tokens(text)
+    if len(tokens) < max(LEAST_TOKENS, GRAM + OFTEN):
+        return False
+    grams = sum(tokens[i : len(tokens) - GRAM + 1 + i] * _ODD[i] for i in range(GRAM))
+    wordy = np.convolve(words, np.ones(GRAM), "valid") >= GRAM / 2  # rules and dots do not count
+    _, inverse, counts = np.unique(grams, return_inverse=True, return_counts=True)
+    often = (counts[inverse] > OFTEN) & wordy
+    if not often.any():
+        return False
+    covered = np.convolve(often, np.ones(GRAM)) > 0
+    if covered.mean() >= 0.5:
+        return True
+    top = int(np.argmax(np.bincount(inverse[often])))
+    return _apart(np.flatnonzero(inverse == top)) > OFTEN
+
+
+_ODD = np.array([2 * i + 1 for i in range(64)], dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+_ODD ^= _ODD >> np.uint64(29)
+_ODD |= np.uint64(1)
+
+
+def _tokens(text: str) -> tuple[stats.IntArray, stats.BoolArray]:
+    """Hashes of the words of a text, and which of them are words rather than marks."""
+    codes = np.frombuffer(text.encode("utf-32-le", "replace"), dtype="<u4").astype(np.uint64)
+    space = (codes <= 32) | (codes == 0x3000)
+    letter = _LETTERS[np.minimum(codes, 128).astype(np.int64)]
+    single = ~space & (~letter | _unspaced(codes))
+    starts = _starts(space, single)
+    longest = LONG_WORD if space.any() else 1
+    single |= ~space & _in_long_word(starts, len(codes), longest)
+    starts = _starts(space, single)
+    if not len(starts):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.bool_)
+    begun = np.zeros(len(codes), dtype=np.int64)
+    begun[starts] = starts
+    place = np.arange(len(codes)) - np.maximum.accumulate(begun)  # inside its word
+    mixed = np.where(space, np.uint64(0), (codes + np.uint64(1)) * _ODD[place % 64])
+    return np.add.reduceat(mixed, starts).astype(np.int64), letter[starts]
+
+
+_LETTERS = np.array([chr(code).isalnum() for code in range(128)] + [True])
+
+
+def _unspaced(codes: NDArray[np.uint64]) -> stats.BoolArray:
+    """Scripts that are written without spaces: CJK, kana, Thai, Lao, Khmer, Burmese."""
+    asian = (codes >= 0x2E80) & (codes <= 0x9FFF)
+    southern = ((codes >= 0x0E00) & (codes <= 0x0EFF)) | ((codes >= 0x1000) & (codes <= 0x109F))
+    khmer = (codes >= 0x1780) & (codes <= 0x17FF)
+    return asian | southern | khmer | (codes >= 0x20000)
+
+
+def _starts(space: stats.BoolArray, single: stats.BoolArray) -> stats.IntArray:
+    before = np.concatenate(([True], space[:-1] | single[:-1]))
+    return np.flatnonzero(~space & (single | before))
+
+
+def _in_long_word(starts: stats.IntArray, size: int, longest: int) -> stats.BoolArray:
+    lengths = np.diff(np.append(starts, size))
+    before = int(starts[0]) if len(starts) else size
+    return np.concatenate((np.zeros(before, dtype=np.bool_), np.repeat(lengths > longest, lengths)))
+
+
+def _apart(places: stats.IntArray) -> int:
+    """How many of these places do not overlap."""
+    count, free = 0, 0
+    for place in places.tolist():
+        if place >= free:
+            count, free = count + 1, place + GRAM
+    return count
+
+
+def _reasoning(text: str) -> str:
+    _, opened, rest = text.partition("<think>")
+    return (rest if opened else text).partition("</think>")[0] or text
+
+
+def _malformed(rollout: Rollout) -> bool:
+    text = rollout.completion or ""
+    if rollout.truncated or LEFT_OUT in text:
+        return False
+    for tag in TAGS:
+        opened, closed = text.count(f"<{tag}>"), text.count(f"</{tag}>")
+        opened_by_prompt = opened == 0 and closed == 1
+        if (opened != closed and not opened_by_prompt) or closed > OFTEN:
+            return not _loops(rollout)  # a loop is never closed: that is one finding, not two
+    return False
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+def _chosen(steps: Sequence[int]) -> list[int]:
+    """Evenly spread steps, and the last few: a run that dies is sampled most densely there."""
+    stride = max(1, len(steps) // MOST_STEPS)
+    return sorted({*steps[::stride], *steps[-SPAN:]})
+
+
+def _texts(run: RunContext, step: int) -> list[Rollout]:
+    return [rollout for rollout in run.rollouts(step) if rollout.completion][:MOST_ROLLOUTS]
+
+
+def _look(
+    step: int, rollouts: Sequence[Rollout], is_bad: Callable[[Rollout], bool]
+) -> Iterator[_Seen]:
+    if len(rollouts) < LEAST_ROLLOUTS:
+        return
+    bad = [rollout for rollout in rollouts if is_bad(rollout)]
+    group = (bad or rollouts)[0].group_id
+    members = tuple(rollout.sample_id for rollout in rollouts if rollout.group_id == group)
+    share = len(bad) / len(rollouts)
+    yield _Seen(step, share, tuple(rollout.sample_id for rollout in bad), group, members)
+
+
+def _refined(
+    run: RunContext,
+    before: _Seen | None,
+    first: _Seen,
+    share: float,
+    is_bad: Callable[[Rollout], bool],
+) -> _Seen:
+    """The first bad step between two that were read, by halving."""
+    if before is None:
+        return first
+    between = [step for step in run.sample_steps() if before.step < step < first.step]
+    while between:
+        middle = len(between) // 2
+        seen = next(_look(between[middle], _texts(run, between[middle]), is_bad), None)
+        if seen is not None and seen.share >= share:
+            first, between = seen, between[:middle]
+        else:
+            between = between[middle + 1 :]
+    return first
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+_SAID = {"loops": "repeat an 8-gram more than three times", "tags": "have tags out of order"}
+_REMEDIES = (
+    "read the linked rollouts beside the healthy group, and look for what pays for it",
+    "stop generation on repetition, and give such rollouts no reward",
+    "go back to a checkpoint from before it: a policy that loops seldom recovers",
+)
+
+
+def _finding(
+    run: RunContext,
+    variant: str,
+    first: _Seen,
+    seen: Sequence[_Seen],
+    before: _Seen | None,
+    *,
+    recovered: bool,
+) -> Finding:
+    share = float(np.mean([item.share for item in seen]))
+    evidence = [
+        Evidence(
+            "samples",
+            first.step,
+            first.share,
+            None if before is None else before.share,
+            note=f"share of rollouts; see the whole group {first.group_id}",
+        ),
+        Evidence("samples", None, share, note="mean share over the recorded steps of it"),
+    ]
+    healthy: tuple[str, ...] = ()
+    if before is not None:
+        healthy = before.group
+        note = f"share before it; compare with group {before.group_id}"
+        evidence.append(Evidence("samples", before.step, before.share, note=note))
+    heavy = not recovered and share >= 0.5 and variant == "loops"
+    return Finding(
+        detector="REPETITION_LOOP",
+        variant=variant,
+        severity=Severity.CRITICAL if heavy else Severity.WARNING,
+        confidence=0.85 if len(seen) >= SPAN else 0.7,
+        first_bad_step=first.step,
+        last_bad_step=seen[-1].step if recovered else run.last_step,
+        state="recovered" if recovered else "ended_run" if run.ended else "ongoing",
+        summary=(
+            f"{share:.0%} of the recorded rollouts {_SAID[variant]} from step {first.step:,} on."
+        ),
+        evidence=tuple(evidence),
+        remedies=_REMEDIES,
+        samples=(*first.group, *healthy),
+    )
+
+
+def _rate_finding(
+    run: RunContext, steps: stats.IntArray, values: stats.FloatArray, episode: stats.Episode
+) -> Finding:
+    first, last = int(steps[episode.start]), int(steps[episode.end])
+    usual = stats.median(values[episode.rows])
+    before = stats.median(values[: episode.start])
+    heavy = not episode.recovered and usual >= 0.5
+    return Finding(
+        detector="REPETITION_LOOP",
+        variant="rate",
+        severity=Severity.CRITICAL if heavy else Severity.WARNING,
+        confidence=0.85,
+        first_bad_step=first,
+        last_bad_step=last if episode.recovered else run.last_step,
+        state=stats.outcome(episode, ended=run.ended),
+        summary=f"{usual:.0%} of the rollouts repeat themselves from step {first:,} on.",
+        evidence=(
+            Evidence(
+                "repetition_rate",
+                first,
+                usual,
+                None if np.isnan(before) else before,
+                note="median of the episode against the median before",
+            ),
+        ),
+        remedies=_REMEDIES,
+        metrics=("repetition_rate",),
+    )
