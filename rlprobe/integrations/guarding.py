@@ -377,7 +377,7 @@ class _Skipper:
         for callback in self.trainer.callback_handler.callbacks:
             if isinstance(callback, RecorderCallback) and callback.session is not None:
                 session = callback.session
-                session.steps._row["update_skipped"] = 1.0  # written with the rest of the step
+                session.steps.note_skipped()
                 message = f"gradient norm {norm:g}"
                 session.recorder.event("update_skipped", message, step=step, grad_norm=norm)
 

@@ -135,8 +135,12 @@ class Steps:
         if getattr(self._trainer.accelerator, "optimizer_step_was_skipped", False):
             self._probes.run("skipped", self._skipped)
 
-    def _skipped(self) -> None:
+    def note_skipped(self) -> None:
+        """The update of this step is not taken."""
         self._row["update_skipped"] = 1.0
+
+    def _skipped(self) -> None:
+        self.note_skipped()
         scaler = self._scaler()
         if scaler is not None:
             scale = float(scaler.get_scale())

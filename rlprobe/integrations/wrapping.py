@@ -20,7 +20,7 @@ class Wrapped:
         self.name = name
         self.around = around
         self.original = getattr(owner, name)
-        functools.update_wrapper(self, self.original)
+        functools.update_wrapper(self, self.original, updated=())  # it may be a Wrapped as well
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the wrapper around the original method."""

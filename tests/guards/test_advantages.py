@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rlprobe.errors import UsageError
-from rlprobe.guards import group_advantages, pooled_std
-from rlprobe.guards.advantages import moments
+from rlprobe.guards import group_advantages, moments, pooled_std
 from rlprobe.values import FloatArray
 
 
@@ -73,6 +72,10 @@ def test_ragged_groups_single_members_and_nan() -> None:
         (["a", "b"], {"group_size": 2}, "'rewards': no numbers"),
         ([[1.0, 2.0]], {"scale": "std"}, "'std'"),
         ([[1.0, 2.0]], {"scale": "batch", "batch_std": math.nan}, "'batch_std' nan"),
+        ([[1.0, 2.0]], {"min_std": -1.0}, "'min_std' -1.0"),
+        ([[1.0, 2.0]], {"eps": math.nan}, "'eps' nan"),
+        ([[1.0, 2.0]], {"nan": "skip"}, "'nan' as 'skip'"),
+        ([1.0, 2.0], {"groups": [0, 0], "group_size": 2}, "'group_size' 2 beside 'groups'"),
     ],
 )
 def test_mistakes_are_named(rewards: object, more: dict[str, object], message: str) -> None:

@@ -77,3 +77,7 @@ def test_numbers_below_one(bad: dict[str, int]) -> None:
 def test_what_is_no_text_is_told() -> None:
     with pytest.raises(UsageError, match="'text_or_tokens'"):
         most_repeats([1.5, 2.5])  # type: ignore[list-item]
+    with pytest.raises(UsageError, match="'text_or_tokens'"):
+        most_repeats(None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="'text' 5"):
+        tokens_of(5)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,10 +34,14 @@ def test_the_type_is_kept() -> None:
         ([1.0], {"format": [math.inf]}, {}, "'format': element 0 is inf"),
         ([1.0], {}, {"weights": {"brief": 1.0}}, "'brief'"),
         ([1.0], {}, {"cap": -1.0}, "'cap' -1.0"),
+        ([1.0], {}, {"cap": math.nan}, "'cap' nan"),
+        ([1.0], {}, {"success": math.nan}, "'success' nan"),
+        ([1.0], {"f": [1.0]}, {"weights": {"f": math.inf}}, "'f' by inf in 'weights'"),
+        ("right", {}, {}, "'task': no numbers"),
     ],
 )
 def test_gated_mistakes(
-    task: list[float], auxiliaries: dict[str, list[float]], more: dict[str, object], message: str
+    task: object, auxiliaries: dict[str, list[float]], more: dict[str, object], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
         gated_reward(task, auxiliaries, **more)  # type: ignore[arg-type]
@@ -56,9 +61,10 @@ def test_the_length_penalty_is_quadratic_between_target_and_maximum() -> None:
         (math.nan, {}, "'length' nan"),
         (5, {"target": 10, "maximum": 10}, "'maximum' 10"),
         ("x", {}, "'length': no numbers"),
+        (5, {"penalty": math.nan}, "'penalty' nan"),
     ],
 )
-def test_length_mistakes(length: object, more: dict[str, int], message: str) -> None:
+def test_length_mistakes(length: object, more: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         length_penalty(length, **more)
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlprobe.errors import UsageError
 from rlprobe.guards import read_tags
 from rlprobe.guards.structure import block_of
 
@@ -58,3 +59,8 @@ def test_any_text_is_read(text: str) -> None:
     report = read_tags(text)
     for block in report.blocks:
         assert 0 <= block.start <= block.end <= len(text)
+
+
+def test_what_is_no_text_is_told() -> None:
+    with pytest.raises(UsageError, match="'text' None"):
+        read_tags(None)  # type: ignore[arg-type]
