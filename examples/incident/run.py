@@ -132,9 +132,9 @@ def main() -> None:
 
         write(seeds=given.seeds or 20)
     elif given.trl:
-        from examples.incident import tiny_trl
+        from examples.incident.tiny_trl import main as train_with_trl
 
-        tiny_trl.main(run_dir, guarded=given.guarded)
+        train_with_trl(run_dir, guarded=given.guarded)
     elif given.seeds:
         for line in table(given.seeds):
             print(line, flush=True)
