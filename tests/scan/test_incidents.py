@@ -1,0 +1,125 @@
+"""Which finding is the root, what hangs on it, and what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlprobe.detector import Detector, Event, Evidence, Finding, RunContext, Severity, State
+from rlprobe.findings import Incident
+from rlprobe.scan.context import Context
+from rlprobe.scan.incidents import build_incidents
+from tests.scan.test_engine import checkpoint, run_of
+
+WARNING, CRITICAL, INFO = Severity.WARNING, Severity.CRITICAL, Severity.INFO
+
+
+def detector(name: str, *caused_by: str) -> type[Detector]:
+    def scan(self: Detector, run: RunContext) -> Iterator[Finding]:
+        yield from ()
+
+    members = {"id": name, "severity": CRITICAL, "caused_by": caused_by, "scan": scan}
+    return type(name, (Detector,), members)
+
+
+CATALOGUE = {
+    item.id: item
+    for item in (
+        detector("FLAT", "FALL"),
+        detector("NOISE", "FLAT", "FALL"),
+        detector("FALL", "NOISE"),
+        detector("KL", "NOISE"),
+        detector("LONG", "KL"),
+        detector("CUT", "LONG"),
+        detector("NAN", "CUT"),
+        detector("ADVICE", "NAN"),
+    )
+}
+
+
+def found(
+    name: str,
+    first: int,
+    last: int = 200,
+    severity: Severity = CRITICAL,
+    state: State = "ongoing",
+    summary: str = "",
+) -> Finding:
+    return Finding(
+        detector=name,
+        severity=severity,
+        confidence=0.9,
+        first_bad_step=first,
+        last_bad_step=last,
+        state=state,
+        summary=summary or f"{name} happened.",
+        evidence=(Evidence("loss", first, 1.0),),
+        remedies=("do something",),
+    )
+
+
+def told(*findings: Finding, events: tuple[Event, ...] = ()) -> list[Incident]:
+    context = Context(run_of({"loss": [1.0] * 200}, events))
+    return list(build_incidents(findings, CATALOGUE, context)[1])
+
+
+def chain(incident: Incident) -> list[tuple[str, int]]:
+    return [(link.detector, link.lead) for link in incident.chain]
+
+
+def test_at_one_step_the_catalogue_orders_and_a_milder_one_is_no_root() -> None:
+    (incident,) = told(found("NOISE", 50), found("FALL", 50, severity=WARNING), found("FLAT", 50))
+    assert chain(incident) == [("FLAT", 0), ("NOISE", 0), ("FALL", 0)]
+
+
+def test_an_effect_seen_a_row_before_its_cause_hangs_on_it() -> None:
+    (incident,) = told(found("CUT", 50), found("LONG", 52))
+    assert chain(incident) == [("LONG", 0), ("CUT", -2)]
+    assert incident.last_good_step == 49
+    assert "2 steps earlier: CUT happened." in incident.story
+    assert len(told(found("CUT", 50), found("LONG", 53))) == 2
+
+
+def test_what_recovered_long_before_is_no_cause() -> None:
+    apart = told(found("LONG", 40, 60, state="recovered"), found("CUT", 100))
+    assert [item.chain[0].detector for item in apart] == ["LONG", "CUT"]
+    assert len(told(found("LONG", 40, 80, state="recovered"), found("CUT", 100))) == 1
+
+
+def test_what_was_there_from_the_start_explains_no_late_disaster() -> None:
+    assert len(told(found("LONG", 1, severity=WARNING), found("CUT", 180))) == 2
+    assert len(told(found("LONG", 60, severity=WARNING), found("CUT", 180))) == 1
+    assert len(told(found("KL", 60), found("NAN", 180))) == 2, "only through what was not seen"
+    assert len(told(found("KL", 100), found("NAN", 180))) == 1
+
+
+def test_info_is_neither_cause_nor_hung_on_something_distant() -> None:
+    first, second = told(found("LONG", 50, severity=INFO), found("CUT", 60))
+    assert (first.chain[0].detector, first.severity) == ("CUT", CRITICAL)
+    assert (second.chain[0].detector, second.severity) == ("LONG", INFO)
+    assert len(told(found("KL", 50), found("CUT", 60, severity=INFO))) == 2
+    assert len(told(found("LONG", 50), found("CUT", 60, severity=INFO))) == 1
+
+
+def test_advice_comes_after_the_disaster_it_belongs_to() -> None:
+    (incident,) = told(found("NAN", 150), found("ADVICE", 150, severity=WARNING))
+    assert chain(incident) == [("NAN", 0), ("ADVICE", 0)]
+
+
+def test_the_story_names_what_came_before_and_what_the_checkpoint_lacks() -> None:
+    events = (
+        checkpoint(40, lacks=["optimizer"]),
+        Event("curriculum_changed", 45, message="hard prompts"),
+    )
+    (incident,) = told(
+        found("KL", 50, summary="KL left its range from step 50 on; it stays."),
+        found("LONG", 54, summary="Length doubled from step 54 on; the cap is near."),
+        events=events,
+    )
+    assert incident.story == (
+        "From step 50: KL left its range; it stays. "
+        "Shortly before, at step 45: curriculum changed (hard prompts). "
+        "4 steps later: Length doubled. "
+        "The last good step is 49. "
+        "Go back to the checkpoint of step 40 (ckpt-40); it lacks optimizer. "
+        "Before going on: do something."
+    )
