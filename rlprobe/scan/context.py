@@ -48,7 +48,10 @@ class Context:
         """Distinct logged steps of the run's line, ascending."""
         frame = self.run.steps if len(self.run.steps) else self.run.ranks
         rows = frame.on_line(self._ends)
-        return np.unique(frame.step if rows is None else frame.step[rows])
+        steps = frame.step if rows is None else frame.step[rows]
+        if bool((steps[1:] > steps[:-1]).all()):
+            return steps
+        return np.unique(steps)
 
     @property
     def first_step(self) -> int:
