@@ -26,7 +26,6 @@ SCATTER_ROWS = 8  # rows of the past that a signed loss needs
 USUAL_SIGMAS = 4  # of its distances from the best level before, which have long tails
 WIDER = 5  # times as many rows, where the scatter hides a rise from fewer
 LEVEL_ROWS = 16  # rows whose median is a level that was reached
-NOISE_ROWS = 10_000  # rows that are enough to measure the scatter from row to row
 LEAST_SIGMA = 0.02
 SURE_RISE, SURE_NATS = 1.3, 1.0  # a rise so large needs two rows only
 SURE_ROWS = 2
@@ -123,7 +122,7 @@ class Divergence(Detector):
         lowest = self._best(scale, LEVEL_ROWS)
         if not self._ends_high(scale, lowest):
             return
-        sigma = _scatter(scale)
+        sigma = stats.scatter(scale)
         for widths in (1, WIDER):
             best = lowest if widths == 1 else self._best(scale, widths * LEVEL_ROWS)
             bad = self._sure(scale, values, best, sigma)
@@ -145,13 +144,13 @@ class Divergence(Detector):
 
     def _best(self, scale: stats.FloatArray, window: int) -> stats.FloatArray:
         """Lowest median so far of so many rows of the past."""
-        band = max(2 * float(np.log(self.rise)), 4 * _noise(scale))
+        band = max(2 * float(np.log(self.rise)), 4 * stats.noise(scale))
         past = stats.past_baseline(scale, above=band, warmup=1, window=window)
         return np.fmin.accumulate(past.center)
 
     def _usual(self, up: stats.FloatArray) -> stats.FloatArray:
         """How far above its best the loss has been now and then, before each row."""
-        band = max(2 * float(np.log(self.rise)), 4 * _noise(up))
+        band = max(2 * float(np.log(self.rise)), 4 * stats.noise(up))
         past = stats.past_baseline(up, above=band, warmup=EARLY, window=stats.MAX_BLOCKS)
         return past.center + USUAL_SIGMAS * past.spread
 
@@ -191,7 +190,7 @@ class Divergence(Detector):
     ) -> Iterator[Finding]:
         if len(steps) < 2 * SCATTER_ROWS:
             return
-        band = max(self.sigmas * _noise(values), LEAST_SIGMA)
+        band = max(self.sigmas * stats.noise(values), LEAST_SIGMA)
         past = stats.past_baseline(values, above=band, below=band, warmup=SCATTER_ROWS)
         far = stats.robust_z(values, past, LEAST_SIGMA) > self.sigmas
         episode = _last(far)
@@ -204,22 +203,6 @@ class Divergence(Detector):
 def _signed(run: RunContext, values: stats.FloatArray) -> bool:
     """Whether it is the loss of a policy gradient: it may be around or below 0."""
     return bool((values < 0).any()) or any(run.names(prefix) for prefix in SIGNED_BY)
-
-
-def _noise(values: stats.FloatArray) -> float:
-    """Scatter from row to row; a trend or a step does not enter it."""
-    steps = np.abs(np.diff(values))[:: _stride(values)]
-    return stats.SIGMA_PER_MAD * stats.median(steps) / math.sqrt(2)
-
-
-def _stride(values: stats.FloatArray) -> int:
-    return max(1, len(values) // NOISE_ROWS)
-
-
-def _scatter(values: stats.FloatArray) -> stats.FloatArray:
-    """The same before each row, from its past only."""
-    steps = np.abs(np.diff(values, prepend=values[0]))
-    return stats.past_baseline(steps, warmup=1).center * (stats.SIGMA_PER_MAD / math.sqrt(2))
 
 
 def _last(bad: stats.BoolArray) -> stats.Episode | None:

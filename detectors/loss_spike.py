@@ -23,7 +23,6 @@ SIGNED_BY = ("reward", "policy_loss", "kl_", "approx_kl", "advantage", "value_lo
 EARLY = 16  # rows of the past below which its scatter is not known
 SCATTER_ROWS = 8  # rows of the past that a signed loss, and what agrees with it, needs
 EARLY_SIGMA = 0.1  # of the logarithm, in place of it
-NOISE_ROWS = 10_000  # rows that are enough to measure the scatter from row to row
 LEAST_SIGMA = 0.02
 LEVEL_ROWS = 16  # rows whose median is the level: few, because a loss falls
 SURE_NATS = 2.0  # rise of one row that needs no past to speak of
@@ -124,10 +123,10 @@ class LossSpike(Detector):
     def _in_nats(self, run: RunContext, steps: stats.IntArray, values: stats.FloatArray) -> _Loss:
         scale = stats.logs(values, 1e-6)
         limit = float(np.log(self.rise))
-        band = max(2 * limit, 4 * _noise(scale))
+        band = max(2 * limit, 4 * stats.noise(scale))
         past = stats.past_baseline(scale, above=band, warmup=1, window=LEVEL_ROWS)
         known = np.arange(len(scale)) >= EARLY
-        sigma = np.fmax(_scatter(scale), np.where(known, LEAST_SIGMA, EARLY_SIGMA))
+        sigma = np.fmax(stats.scatter(scale), np.where(known, LEAST_SIGMA, EARLY_SIGMA))
         level = np.exp(past.center)
         up = values - level
         rise = scale - past.center
@@ -143,7 +142,7 @@ class LossSpike(Detector):
     def _in_scatter(
         self, run: RunContext, steps: stats.IntArray, values: stats.FloatArray
     ) -> _Loss:
-        band = max(self.sigmas * _noise(values), LEAST_SIGMA)
+        band = max(self.sigmas * stats.noise(values), LEAST_SIGMA)
         past = stats.past_baseline(values, above=band, below=band, warmup=SCATTER_ROWS)
         far = np.abs(stats.robust_z(values, past, LEAST_SIGMA)) > self.sigmas
         if far.any():
@@ -154,18 +153,6 @@ class LossSpike(Detector):
 def _signed(run: RunContext, values: stats.FloatArray) -> bool:
     """Whether it is the loss of a policy gradient: it may be around or below 0."""
     return bool((values < 0).any()) or any(run.names(prefix) for prefix in SIGNED_BY)
-
-
-def _noise(values: stats.FloatArray) -> float:
-    """Scatter from row to row; a trend or a step does not enter it."""
-    steps = np.abs(np.diff(values))[:: max(1, len(values) // NOISE_ROWS)]
-    return stats.SIGMA_PER_MAD * stats.median(steps) / math.sqrt(2)
-
-
-def _scatter(values: stats.FloatArray) -> stats.FloatArray:
-    """The same before each row, from its past only."""
-    steps = np.abs(np.diff(values, prepend=values[0]))
-    return stats.past_baseline(steps, warmup=1).center * (stats.SIGMA_PER_MAD / math.sqrt(2))
 
 
 def _continued(out: stats.BoolArray) -> stats.BoolArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,7 +25,6 @@ LASTING = 0.8  # share of them that must be low
 EARLY = 8  # rows of the past below which its scatter is not known
 EARLY_SHARE = 0.05  # part of the range that must be left, while it is not
 BEST_ROWS = 16  # rows whose median counts as a level that was reached
-NOISE_ROWS = 10_000  # rows that are enough to measure the scatter from row to row
 LEFT = 0.25  # part of the range below the best level at which the fall has begun
 LEAST_SIGMA = 0.05  # relative to the best level
 BAND = 4  # scatters below the level that are still learnt from
@@ -197,7 +195,7 @@ class RewardCollapse(Detector):
 
 def _view(series: Series) -> _View:
     values = series.values
-    noise = _noise(values)
+    noise = stats.noise(values)
     band = max(BAND * noise, LEAST_SIGMA * stats.median(np.abs(values)))
     level = stats.past_baseline(values, below=band, warmup=1, window=BEST_ROWS)
     past = stats.past_baseline(values, below=band, warmup=EARLY)
@@ -212,12 +210,6 @@ def _usual_dip(lost: stats.FloatArray, low: stats.BoolArray) -> stats.FloatArray
     """How far below its best the reward has been now and then, before each row."""
     past = stats.past_baseline(np.where(low, np.nan, lost), warmup=EARLY, window=stats.MAX_BLOCKS)
     return past.center + USUAL_SIGMAS * past.spread
-
-
-def _noise(values: stats.FloatArray) -> float:
-    """Scatter from row to row; a trend or a step does not enter it."""
-    steps = np.abs(np.diff(values))[:: max(1, len(values) // NOISE_ROWS)]
-    return stats.SIGMA_PER_MAD * stats.median(steps) / math.sqrt(2)
 
 
 def _component(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SIGMA_PER_MAD = 1.4826  # of a normal distribution
 SIGMA_PER_IQR = 0.7413
+NOISE_ROWS = 10_000  # rows that the scatter of a whole series is taken from
 MOST_EPISODES = 24  # nobody reads more of one kind
 MAX_BLOCKS = 256  # a baseline is computed per block of rows, so that its cost stays linear
 
@@ -377,3 +378,15 @@ def number(value: float) -> str:
     if abs(value) >= 1000 and abs(value) < 1e9:
         return f"{value:,.0f}"
     return f"{value:.3g}"
+
+
+def noise(values: FloatArray) -> float:
+    """Scatter from row to row, as a standard deviation; a trend or a step does not enter it."""
+    steps = np.abs(np.diff(values))[:: max(1, len(values) // NOISE_ROWS)]
+    return SIGMA_PER_MAD * median(steps) / math.sqrt(2)
+
+
+def scatter(values: FloatArray) -> FloatArray:
+    """The same before each row, from its past only."""
+    steps = np.abs(np.diff(values, prepend=values[0]))
+    return past_baseline(steps, warmup=1).center * (SIGMA_PER_MAD / math.sqrt(2))
