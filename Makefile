@@ -35,7 +35,7 @@ docs: $(VENV)/test.stamp            ## write the generated pages again
 	$(BIN)/python -m rlprobe.dev docs
 
 bench: $(VENV)/bench.stamp          ## all benchmarks, as ratios in one run
-	$(BIN)/python -m benchmarks
+	PATH="$(CURDIR)/$(VENV)/peers/bin:$$PATH" $(BIN)/python -m benchmarks
 
 wheel: $(VENV)/check.stamp          ## dist/*.whl and dist/*.tar.gz
 	$(BIN)/python -m build --quiet
@@ -71,4 +71,6 @@ $(VENV)/integration.stamp: $(VENV)/check.stamp
 $(VENV)/bench.stamp: $(VENV)/integration.stamp
 	@$(PIP) install --group bench
 	@$(PIP) install --target $(VENV)/rlprobe-0.1.0 --no-deps rlprobe==0.1.0
+	@$(PYTHON) -m venv $(VENV)/peers
+	@$(VENV)/peers/bin/python -m pip --quiet install losslint rldoctor runmedic trainproof
 	@touch $@

@@ -97,8 +97,8 @@ def _losslint(log: Path) -> Iterator[Alarm]:
 
 
 def _runmedic(log: Path) -> Iterator[Alarm]:
-    report = _json("runmedic", "diagnose", "--json", "--fail-on", "warning", str(log)) or {}
-    for item in filter(_loud, report.get("findings") or ()):
+    runs = _json("runmedic", "diagnose", "--json", "--fail-on", "warning", str(log)) or ()
+    for item in filter(_loud, (item for run in runs for item in run.get("findings") or ())):
         listed = _first_number(str(item.get("evidence")), r"spike steps: \[?(\d+)")
         yield Alarm(str(item.get("check")), item.get("step") if listed is None else listed)
 
@@ -154,4 +154,4 @@ def _trainproof(log: Path) -> Iterator[Alarm]:
         for item in filter(_loud, part.get("findings") or ()):
             text = json.dumps(item)
             step = _first_number(text, r"first at step (\d+)", r"Steps: \[(\d+)")
-            yield Alarm(str(item.get("code") or item.get("check")), step)
+            yield Alarm(str(item.get("id")), step)
