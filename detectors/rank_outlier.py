@@ -118,7 +118,7 @@ class RankOutlier(Detector):
 
     id = "RANK_OUTLIER"
     severity = Severity.CRITICAL
-    needs = tuple((name,) for name in (*PLAIN, *LOGS))
+    needs = tuple(("ranks", name) for name in (*PLAIN, *LOGS))
     caused_by = ("RESTART_DISCONTINUITY",)
 
     sigma: float = knob(8, "robust standard deviations that are off", ge=3)

@@ -84,7 +84,7 @@ class RankSilent(Detector):
     id = "RANK_SILENT"
     severity = Severity.CRITICAL
     facts_only = True
-    needs = tuple((name,) for name in REPORTED)
+    needs = tuple(("ranks", name) for name in REPORTED)
     caused_by = (
         "RANK_OUTLIER",
         "STRAGGLER",

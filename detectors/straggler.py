@@ -86,7 +86,7 @@ class Straggler(Detector):
     id = "STRAGGLER"
     severity = Severity.WARNING
     facts_only = True
-    needs = tuple((name,) for name in TIMES)
+    needs = tuple(("ranks", name) for name in TIMES)
     caused_by = ("RANK_OUTLIER", "LENGTH_EXPLOSION", "RESTART_DISCONTINUITY")
 
     ratio: float = knob(1.3, "times the others' time", ge=1.05)

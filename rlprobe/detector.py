@@ -134,9 +134,9 @@ class Detector:
     Class attributes:
         id: upper-case name of the pathology; the file has the same name in lower case.
         severity: the severity of its worst finding.
-        needs: alternatives; each is a tuple of metrics, `event:<kind>` or `samples` that together
-            suffice. A name ending in `/*` asks for any metric of that family. An empty tuple
-            means that the detector always runs.
+        needs: alternatives; each is a tuple of metrics, `event:<kind>`, `samples` or `ranks` (two
+            ranks or more with values of their own) that together suffice. A name ending in `/*`
+            asks for any metric of that family. An empty tuple means that the detector always runs.
         caused_by: ids of pathologies that may be the cause of this one.
         facts_only: it knows only facts (a NaN, a crash) and no statistics: finding nothing does
             not yet mean that the run was judged.

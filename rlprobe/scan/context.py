@@ -107,6 +107,12 @@ class Context:
         ranks = self.run.ranks
         return ranks.series_by_rank(metric, ranks.on_line(self._ends))
 
+    @cached_property
+    def has_ranks(self) -> bool:
+        """Whether two ranks or more reported values of their own."""
+        rank = self.run.ranks.rank
+        return len(rank) > 0 and bool((rank != rank[0]).any())
+
     def events(self, *kinds: str) -> tuple[Event, ...]:
         """Events on the run's line, in order of time; all kinds if none is given."""
         return tuple(

@@ -103,6 +103,8 @@ def missing_needs(detector: Detector | type[Detector], context: Context) -> str:
 def _has(context: Context, need: str) -> bool:
     if need == "samples":
         return bool(context.sample_steps())
+    if need == "ranks":
+        return context.has_ranks
     if need.startswith("event:"):
         return bool(context.events(need.removeprefix("event:")))
     names = context.names(need.removesuffix("*")) if need.endswith("/*") else (need,)
@@ -112,6 +114,8 @@ def _has(context: Context, need: str) -> bool:
 def _described(need: str) -> str:
     if need == "samples":
         return "rollouts recorded"
+    if need == "ranks":
+        return "values of several ranks recorded"
     if need.startswith("event:"):
         return f"'{need.removeprefix('event:')}' events"
     return f"{need} logged"
