@@ -17,7 +17,9 @@ from rlprobe.detector import (
     Rollout,
     RunContext,
     Severity,
+    first_bad_sampled,
     knob,
+    sampled_steps,
 )
 
 GRAM = 8  # tokens
@@ -102,7 +104,9 @@ class RepetitionLoop(Detector):
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """The logged rate, then loops in rollouts, then tags."""
         yield from self._rate(run)
-        read = {step: _texts(run, step) for step in _chosen(run.sample_steps())}
+        read = {
+            step: _texts(run, step) for step in sampled_steps(run.sample_steps(), MOST_STEPS, SPAN)
+        }
         if read and not any(read.values()):
             raise Inconclusive("rollouts are recorded without their texts")
         for variant, is_bad in (("loops", _loops), ("tags", _malformed)):
@@ -122,10 +126,21 @@ class RepetitionLoop(Detector):
             if len(episode) < min(2, len(seen)) or (episode.start == 0 and episode.recovered):
                 continue
             before = seen[episode.start - 1] if episode.start else None
-            first = _refined(run, before, seen[episode.start], self.share, is_bad)
+            first = self._first(run, before, seen[episode.start], is_bad)
             yield _finding(
                 run, variant, first, seen[episode.rows], before, recovered=episode.recovered
             )
+
+    def _first(
+        self, run: RunContext, good: _Seen | None, bad: _Seen, is_bad: Callable[[Rollout], bool]
+    ) -> _Seen:
+        def look(step: int) -> _Seen | None:
+            found = next(_look(step, _texts(run, step), is_bad), None)
+            return found if found is not None and found.share >= self.share else None
+
+        return first_bad_sampled(
+            run, good.step if good else None, bad, lambda seen: seen.step, look
+        )
 
     def _rate(self, run: RunContext) -> Iterator[Finding]:
         series = run.series("repetition_rate")
@@ -240,12 +255,6 @@ def _malformed(rollout: Rollout) -> bool:
 # --- steps ----------------------------------------------------------------------------------------
 
 
-def _chosen(steps: Sequence[int]) -> list[int]:
-    """Evenly spread steps, and the last few: a run that dies is sampled most densely there."""
-    stride = max(1, len(steps) // MOST_STEPS)
-    return sorted({*steps[::stride], *steps[-SPAN:]})
-
-
 def _texts(run: RunContext, step: int) -> list[Rollout]:
     return [rollout for rollout in run.rollouts(step) if rollout.completion][:MOST_ROLLOUTS]
 
@@ -260,27 +269,6 @@ def _look(
     members = tuple(rollout.sample_id for rollout in rollouts if rollout.group_id == group)
     share = len(bad) / len(rollouts)
     yield _Seen(step, share, tuple(rollout.sample_id for rollout in bad), group, members)
-
-
-def _refined(
-    run: RunContext,
-    before: _Seen | None,
-    first: _Seen,
-    share: float,
-    is_bad: Callable[[Rollout], bool],
-) -> _Seen:
-    """The first bad step between two that were read, by halving."""
-    if before is None:
-        return first
-    between = [step for step in run.sample_steps() if before.step < step < first.step]
-    while between:
-        middle = len(between) // 2
-        seen = next(_look(between[middle], _texts(run, between[middle]), is_bad), None)
-        if seen is not None and seen.share >= share:
-            first, between = seen, between[:middle]
-        else:
-            between = between[middle + 1 :]
-    return first
 
 
 # --- words ----------------------------------------------------------------------------------------

@@ -17,7 +17,9 @@ from rlprobe.detector import (
     Rollout,
     RunContext,
     Severity,
+    first_bad_sampled,
     knob,
+    sampled_steps,
 )
 
 MOST_STEPS = 100  # sampled steps that are read
@@ -98,7 +100,7 @@ class RolloutDegenerate(Detector):
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Empty ones, duplicates, and cut ones in turn."""
-        steps = _chosen(run.sample_steps())
+        steps = sampled_steps(run.sample_steps(), MOST_STEPS, SPAN)
         groups = {step: _groups(run, step) for step in steps}
         if not any(groups.values()):
             raise Inconclusive("no recorded group has texts or lengths")
@@ -118,9 +120,17 @@ class RolloutDegenerate(Detector):
             if len(episode) < min(2, len(seen)) or (episode.start == 0 and episode.recovered):
                 continue
             before = seen[episode.start - 1] if episode.start else None
-            first = _refined(run, before, seen[episode.start], self.share, look)
+            first = self._first(run, before, seen[episode.start], look)
             top = max((item.best for item in seen if np.isfinite(item.best)), default=float("nan"))
             yield _finding(run, variant, first, seen[episode.rows], before, top, episode.recovered)
+
+    def _first(self, run: RunContext, good: _Seen | None, bad: _Seen, look: Look) -> _Seen:
+        def at(step: int) -> _Seen | None:
+            groups = _groups(run, step)
+            found = _look(step, groups, look) if groups else None
+            return found if found is not None and found.share >= self.share else None
+
+        return first_bad_sampled(run, good.step if good else None, bad, lambda seen: seen.step, at)
 
 
 # --- what is degenerate ---------------------------------------------------------------------------
@@ -163,12 +173,6 @@ LOOKS: dict[str, Look] = {"empty": _empty, "duplicates": _duplicates, "after_cap
 # --- steps ----------------------------------------------------------------------------------------
 
 
-def _chosen(steps: Sequence[int]) -> list[int]:
-    """Evenly spread steps, and the last few: a run that dies is sampled most densely there."""
-    stride = max(1, len(steps) // MOST_STEPS)
-    return sorted({*steps[::stride], *steps[-SPAN:]})
-
-
 def _groups(run: RunContext, step: int) -> list[list[Rollout]]:
     """Groups large enough to compare, of which texts or lengths are known."""
     by_id: dict[str, list[Rollout]] = {}
@@ -191,24 +195,6 @@ def _look(step: int, groups: Groups, look: Look) -> _Seen:
         shown[0].group_id,
         tuple(rollout.sample_id for rollout in shown),
     )
-
-
-def _refined(
-    run: RunContext, before: _Seen | None, first: _Seen, share: float, look: Look
-) -> _Seen:
-    """The first bad step between two that were read, by halving."""
-    if before is None:
-        return first
-    between = [step for step in run.sample_steps() if before.step < step < first.step]
-    while between:
-        middle = len(between) // 2
-        groups = _groups(run, between[middle])
-        seen = _look(between[middle], groups, look) if groups else None
-        if seen is not None and seen.share >= share:
-            first, between = seen, between[:middle]
-        else:
-            between = between[middle + 1 :]
-    return first
 
 
 # --- words ----------------------------------------------------------------------------------------

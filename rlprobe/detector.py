@@ -7,9 +7,9 @@ may have `caused_by` it; `scan` asks the run for series and yields findings. It 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, dataclass_transform
+from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
 from rlprobe.errors import ConfigError, Inconclusive
 from rlprobe.findings import Evidence, Finding, Severity, State
@@ -28,8 +28,14 @@ __all__ = [
     "Series",
     "Severity",
     "State",
+    "first_bad_sampled",
     "knob",
+    "sampled_steps",
 ]
+
+
+T = TypeVar("T")
+Look = Callable[[int], T | None]
 
 
 class RunContext(Protocol):
@@ -92,6 +98,35 @@ class RunContext(Protocol):
     def rollouts(self, step: int) -> tuple[Rollout, ...]:
         """Rollouts recorded at a step, group by group."""
         ...
+
+
+def sampled_steps(steps: Sequence[int], most: int, last: int) -> list[int]:
+    """About `most` steps, evenly spread, and the `last` ones: there a dying run is read closely."""
+    stride = max(1, len(steps) // most)
+    return sorted({*steps[::stride], *steps[-last:]})
+
+
+def first_bad_sampled(
+    run: RunContext, good: int | None, bad: T, step_of: Callable[[T], int], look: Look[T]
+) -> T:
+    """The first bad step with rollouts, by halving the steps between a good and a bad one.
+
+    Args:
+        good: a step that was read and is good; None if none was.
+        bad: what was seen at a bad one.
+        look: what is seen at a step, or None if it is not bad.
+    """
+    if good is None:
+        return bad
+    between = [step for step in run.sample_steps() if good < step < step_of(bad)]
+    while between:
+        middle = len(between) // 2
+        seen = look(between[middle])
+        if seen is not None:
+            bad, between = seen, between[:middle]
+        else:
+            between = between[middle + 1 :]
+    return bad
 
 
 @dataclass(frozen=True, slots=True)
