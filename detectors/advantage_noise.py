@@ -216,7 +216,8 @@ def _finding(run: RunContext, group: list[_Noise], variant: str) -> Finding:
             Evidence(spread, None, float(many), note="steps"),
         ),
         remedies=(
-            "drop groups whose rewards are all equal before the advantages are computed",
+            "give groups whose rewards are all equal an advantage of 0 "
+            "(rlprobe.guards.group_advantages)",
             "add a floor (1e-4) to the standard deviation that advantages are divided by",
             "round the rewards to a few digits first",
         ),

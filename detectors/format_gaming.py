@@ -243,7 +243,7 @@ def _finding(run: RunContext, rewards: _Rewards, episode: stats.Episode, variant
         ),
         remedies=(
             "test the verifier by hand on a right answer: does it still pass?",
-            "pay the auxiliary reward only where the answer is right",
+            "pay the auxiliary reward only where the answer is right (rlprobe.guards.gated_reward)",
             "lower the weight of the auxiliary reward now that the format is learnt",
         ),
         metrics=(*rewards.task_names, *rewards.auxiliary_names),

@@ -193,7 +193,8 @@ def _remedies(
         )
     return (
         read,
-        "check stop tokens and chat template; penalise overlong completions softly",
+        "check stop tokens and chat template; penalise overlong completions softly "
+        "(rlprobe.guards.length_penalty)",
         "mask truncated completions from the loss",
         restore,
     )

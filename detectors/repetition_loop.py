@@ -276,7 +276,7 @@ def _look(
 _SAID = {"loops": "repeat an 8-gram more than three times", "tags": "have tags out of order"}
 _REMEDIES = (
     "read the linked rollouts beside the healthy group, and look for what pays for it",
-    "stop generation on repetition, and give such rollouts no reward",
+    "stop generation on repetition (rlprobe.guards.StopOnRepetition), give such rollouts no reward",
     "go back to a checkpoint from before it: a policy that loops seldom recovers",
 )
 
