@@ -66,7 +66,9 @@ class Divergence(Detector):
         rows, if the rise is more than 30 % and a nat. The uniform guess, the logarithm of the
         vocabulary size, is no ceiling: a confident wrong model is worse. The signed loss of a
         policy gradient has no ratio: it must stay outside its own scatter while the gradient norm,
-        the KL or the value loss leaves its level.
+        the KL or the value loss leaves its level. `evaluation`: a held-out likelihood loss (or the
+        logarithm of a perplexity) that ends `eval_nats` above its own best; two evaluations are
+        enough for that.
 
     What to do
         Restore a checkpoint from before the onset, lower the learning rate, clip the gradient. In
@@ -84,7 +86,7 @@ class Divergence(Detector):
 
     id = "DIVERGENCE"
     severity = Severity.CRITICAL
-    needs = (("loss",),)
+    needs = (("loss",), ("eval/loss",), ("eval/ppl",))
     caused_by = (
         "LOSS_SPIKE",
         "LOSS_SCALE_COLLAPSE",
@@ -101,9 +103,11 @@ class Divergence(Detector):
     least_nats: float = knob(0.2, "rise below which nothing is said", unit="nats")
     sigmas: float = knob(6, "robust standard deviations of the past", ge=2)
     rows: float = knob(5, "bad rows up to the end", unit="rows", ge=2)
+    eval_nats: float = knob(1, "rise of a held-out loss", unit="nats", ge=0.1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
-        """At most one finding: the rise that the run ends with."""
+        """The rise that the run ends with, in evaluations and in training."""
+        yield from self._evaluations(run)
         series = run.series("loss")
         if series is None:
             return
@@ -114,6 +118,21 @@ class Divergence(Detector):
             yield from self._judge_signed(run, steps, values)
         else:
             yield from self._judge(run, steps, values)
+
+    def _evaluations(self, run: RunContext) -> Iterator[Finding]:
+        for name in ("eval/loss", "eval/ppl"):
+            series = run.series(name)
+            if series is None or any(run.names(prefix) for prefix in SIGNED_BY):
+                continue
+            steps, values = stats.measured(series, above=0.0)
+            if len(steps) < 2:
+                continue
+            nats = stats.logs(values, 1e-6) if name == "eval/ppl" else values
+            up = nats - np.fmin.accumulate(nats)
+            episode = _last(up >= self.eval_nats)
+            if episode is not None:
+                yield _evaluated(run, name, steps, nats, episode)
+                return
 
     def _judge(
         self, run: RunContext, steps: stats.IntArray, values: stats.FloatArray
@@ -203,6 +222,37 @@ class Divergence(Detector):
 def _signed(run: RunContext, values: stats.FloatArray) -> bool:
     """Whether it is the loss of a policy gradient: it may be around or below 0."""
     return bool((values < 0).any()) or any(run.names(prefix) for prefix in SIGNED_BY)
+
+
+def _evaluated(
+    run: RunContext,
+    name: str,
+    steps: stats.IntArray,
+    nats: stats.FloatArray,
+    episode: stats.Episode,
+) -> Finding:
+    first = int(steps[episode.start])
+    best, now = float(nats[: episode.start].min()), float(nats[-1])
+    return Finding(
+        detector="DIVERGENCE",
+        variant="evaluation",
+        severity=Severity.WARNING,
+        confidence=0.7,
+        first_bad_step=first,
+        last_bad_step=run.last_step,
+        state="ended_run" if run.ended else "ongoing",
+        summary=(
+            f"The held-out loss rose from {stats.number(best)} to {stats.number(now)} nats by step "
+            f"{int(steps[-1]):,}."
+        ),
+        evidence=(Evidence(name, int(steps[-1]), now, best, note="nats, against its best"),),
+        remedies=(
+            f"restore the checkpoint of the best evaluation, before step {first:,}",
+            "compare data and preprocessing of training and evaluation, and what a restart changed",
+            "lower the learning rate; if the training loss still falls, stop earlier",
+        ),
+        metrics=(name,),
+    )
 
 
 def _last(bad: stats.BoolArray) -> stats.Episode | None:

@@ -72,7 +72,9 @@ class LossSpike(Detector):
         ratio: it is judged in units of its own scatter, and a row counts only if the gradient
         norm, the KL or the value loss jumps there too. Jumps at most `reach` rows apart are one
         finding. Info are fewer than three rows of a signed loss, a single row at which the logged
-        gradient norm stays calm, and a short spike of the warm-up that has passed.
+        gradient norm stays calm, and a short spike of the warm-up that has passed. `overflow`: in a
+        log too short for all that, a loss more than `at_overflow` times any before it, on a row at
+        which the loss scaler backs off.
 
     What to do
         If the loss came back at once: keep the batch and go on. If it comes again: clip the
@@ -105,6 +107,7 @@ class LossSpike(Detector):
     least_nats: float = knob(0.2, "rise below which nothing is said", unit="nats")
     sigmas: float = knob(6, "robust standard deviations of the past", ge=2)
     reach: float = knob(20, "rows between two jumps of one finding", unit="rows", ge=1)
+    at_overflow: float = knob(2.5, "times the largest loss before an overflow", ge=1.5)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per jump, or per group of jumps, that came back."""
@@ -116,9 +119,26 @@ class LossSpike(Detector):
             raise Inconclusive(f"loss: {len(steps)} finite value, needs 2")
         signed = _signed(run, values)
         loss = (self._in_scatter if signed else self._in_nats)(run, steps, values)
-        for episode in stats.episodes(loss.out, gap=int(self.reach) if signed else 2):
-            if signed or _came_back(loss, episode):
-                yield _finding(run, loss, episode)
+        found = [
+            episode
+            for episode in stats.episodes(loss.out, gap=int(self.reach) if signed else 2)
+            if signed or _came_back(loss, episode)
+        ]
+        for episode in found:
+            yield _finding(run, loss, episode)
+        if not found and len(steps) < EARLY:
+            yield from self._overflows(run, steps, values)
+
+    def _overflows(
+        self, run: RunContext, steps: stats.IntArray, values: stats.FloatArray
+    ) -> Iterator[Finding]:
+        scale = stats.at_steps(run.series("loss_scale"), steps)
+        highest = np.maximum.accumulate(np.abs(values))
+        jumps = values[1:] > self.at_overflow * highest[:-1]
+        for row in np.flatnonzero(jumps & (scale[1:] < scale[:-1])) + 1:
+            if row >= 2:
+                yield _overflow(run, steps, values, scale, int(row))
+                return
 
     def _in_nats(self, run: RunContext, steps: stats.IntArray, values: stats.FloatArray) -> _Loss:
         scale = stats.logs(values, 1e-6)
@@ -218,6 +238,39 @@ def _finding(run: RunContext, loss: _Loss, episode: stats.Episode) -> Finding:
         evidence=tuple(_evidence(run, loss, first, top, base, len(rows))),
         remedies=_remedies(run, int(loss.steps[top]), len(rows)),
         metrics=("loss",),
+    )
+
+
+def _overflow(
+    run: RunContext,
+    steps: stats.IntArray,
+    values: stats.FloatArray,
+    scale: stats.FloatArray,
+    row: int,
+) -> Finding:
+    step, value, before = int(steps[row]), float(values[row]), float(np.abs(values[:row]).max())
+    on_last = row == len(steps) - 1
+    return Finding(
+        detector="LOSS_SPIKE",
+        variant="overflow",
+        severity=Severity.WARNING,
+        confidence=0.6,
+        first_bad_step=step,
+        last_bad_step=run.last_step if on_last else step,
+        state=("ended_run" if run.ended else "ongoing") if on_last else "recovered",
+        summary=(
+            f"The loss jumped to {stats.number(value)} at step {step:,}, from at most "
+            f"{stats.number(before)} before, while the loss scaler backed off to "
+            f"{stats.number(float(scale[row]))}."
+        ),
+        evidence=(
+            Evidence("loss", step, value, before, note="against the largest before"),
+            Evidence(
+                "loss_scale", step, float(scale[row]), float(scale[row - 1]), note="backed off"
+            ),
+        ),
+        remedies=_remedies(run, step, 1),
+        metrics=("loss", "loss_scale"),
     )
 
 
