@@ -184,7 +184,6 @@ class LearningRate:
 
     def __init__(self, recorder: Any) -> None:
         self._recorder = recorder
-        self._announced: float | None = None
         self.last: float | None = None
 
     def see(self, step: int, optimizer: Any, scheduler: Any) -> None:

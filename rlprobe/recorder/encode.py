@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from rlprobe import schema
+from rlprobe.recorder.rollouts import FLAT
+from rlprobe.recorder.text import storable
 from rlprobe.store import arrow
 from rlprobe.values import BoolArray, FloatArray
 
 MetricRow = tuple[int, float, dict[str, Any]]  # step, time, metrics
-
-_TOLERANCE = 1e-6  # of the rewards' magnitude: a smaller spread inside a group is rounding noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,7 @@ class MetricEncoder:
         return _Plan(positions, tuple(chosen), sentinels, transforms)
 
     def _name(self, aliases: schema.Aliases, key: str) -> str:
-        name = aliases.canonical(key) or key
-        name = name.encode("utf-8", "backslashreplace").decode("utf-8")
+        name = storable(aliases.canonical(key) or key)
         fixed = {column.name for column in schema.tables()[self.table].columns} - {"tokens_seen"}
         return f"user/{name}" if name in fixed else name
 
@@ -211,7 +210,7 @@ def _distribution(key: str, array: FloatArray) -> dict[str, float]:
         }
         if base == "reward" and array.ndim == 2:
             spread = array.std(axis=1)
-            flat = spread <= _TOLERANCE * np.maximum(1.0, np.abs(array).max(axis=1))
+            flat = spread <= FLAT * np.maximum(1.0, np.abs(array).max(axis=1))
             numbers["reward_group_std_mean"] = float(spread.mean())
             numbers["zero_variance_group_fraction"] = float(flat.mean())
     return numbers

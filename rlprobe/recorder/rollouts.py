@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlprobe.errors import UsageError
+from rlprobe.recorder.text import storable
 
 _RING_BYTES = 64 * 1024 * 1024
-_FLAT = 1e-6  # of the rewards' magnitude: a smaller spread inside a group is rounding noise
+FLAT = 1e-6  # of the rewards' magnitude: a smaller spread inside a group is rounding noise
 
 # Arguments of `Recorder.samples` with one value per rollout or per group.
 ARGUMENTS = (
@@ -203,14 +204,11 @@ def _whole(value: float | None) -> int | None:
 
 def _text(item: Any) -> str | None:
     """A text as text; a conversation (a list of messages) as JSON."""
-    if item is None or isinstance(item, str):
-        return _valid(item)
-    return _valid(json.dumps(item, ensure_ascii=False, default=str))
-
-
-def _valid(text: str | None) -> str | None:
-    """Lone surrogates cannot be stored as UTF-8; they are written as escapes."""
-    return None if text is None else text.encode("utf-8", "backslashreplace").decode("utf-8")
+    if item is None:
+        return None
+    if isinstance(item, str):
+        return storable(item)
+    return storable(json.dumps(item, ensure_ascii=False, default=str))
 
 
 def _groups(content: Mapping[str, Any], prompts: list[str | None], step: int) -> list[str]:
@@ -254,4 +252,4 @@ def _flat(group: list[dict[str, Any]]) -> bool:
     if len(rewards) < 2:
         return False
     magnitude: float = max(1.0, *map(abs, rewards))
-    return bool(max(rewards) - min(rewards) <= _FLAT * magnitude)
+    return bool(max(rewards) - min(rewards) <= FLAT * magnitude)

@@ -12,6 +12,7 @@ from rlprobe import schema
 from rlprobe.recorder.buffer import Buffer, Row
 from rlprobe.recorder.rollouts import RolloutEncoder, SamplePolicy
 from rlprobe.recorder.sink import Sink
+from rlprobe.recorder.text import storable
 
 _RETRIED_ROWS = 200_000  # rows kept for another try while the disk cannot be written
 
@@ -145,9 +146,9 @@ class Writer:
             "step": None if step is None else int(step),
             "attempt": self.attempt,
             "rank": self.rank,
-            "kind": _storable(str(content["kind"])),
-            "message": _storable(str(content["message"])),
-            "data": _storable(json.dumps(content["data"], default=str)),
+            "kind": storable(str(content["kind"])),
+            "message": storable(str(content["message"])),
+            "data": storable(json.dumps(content["data"], default=str)),
         }
 
     def _write(self, table: str) -> bool:
@@ -217,7 +218,3 @@ class Writer:
         self.health = {}
         self._rollouts = RolloutEncoder(self._policy)
         self.sink.after_fork()
-
-
-def _storable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -74,11 +74,6 @@ def difference(value: float) -> str:
     return f"+{number(value)}" if value > 0 else number(value)
 
 
-def percent(share: float) -> str:
-    """A share of one: `66 %`."""
-    return f"{100 * share:.0f} %"
-
-
 def confidence(value: float) -> str:
     """A confidence in two digits, never rounded up to certainty."""
     return f"{min(value, 0.99):.2f}" if value < 1 else "1.00"

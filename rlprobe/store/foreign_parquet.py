@@ -17,7 +17,6 @@ from rlprobe.errors import InputError
 from rlprobe.store import arrow
 from rlprobe.values import BoolArray, FloatArray
 
-MAGIC = b"PAR1"
 MOST_ROWS = 50_000_000
 MOST_CELLS = 400_000_000  # numbers that are read at once
 _ALWAYS_BYTES = 1024**3  # that rows may take in all
@@ -118,8 +117,3 @@ def _values(column: pa.Array) -> list[Any]:
     words = [*column.dictionary.to_pylist(), None]
     places = column.indices.to_pylist()
     return [words[-1 if place is None else place] for place in places]
-
-
-def is_parquet(head: bytes) -> bool:
-    """Whether a file with this beginning is Parquet."""
-    return head.startswith(MAGIC)
