@@ -19,6 +19,7 @@ from rlprobe.detector import (
     knob,
 )
 
+HELD_OUT = ("eval/loss", "eval/ppl")
 SIGNED_BY = ("reward", "policy_loss", "kl_", "approx_kl", "advantage", "value_loss", "entropy")
 EARLY = 16  # rows of the past below which its scatter is not known
 EARLY_SIGMA = 0.04  # of the logarithm, below which few rows do not tell the scatter
@@ -110,6 +111,8 @@ class Divergence(Detector):
         yield from self._evaluations(run)
         series = run.series("loss")
         if series is None:
+            if not any(len(_held_out(run, name)[0]) > 1 for name in HELD_OUT):
+                raise Inconclusive("no training loss, and fewer than two evaluations")
             return
         steps, values = stats.measured(series)
         if len(steps) < 1 + SURE_ROWS:
@@ -120,11 +123,8 @@ class Divergence(Detector):
             yield from self._judge(run, steps, values)
 
     def _evaluations(self, run: RunContext) -> Iterator[Finding]:
-        for name in ("eval/loss", "eval/ppl"):
-            series = run.series(name)
-            if series is None or any(run.names(prefix) for prefix in SIGNED_BY):
-                continue
-            steps, values = stats.measured(series, above=0.0)
+        for name in HELD_OUT:
+            steps, values = _held_out(run, name)
             if len(steps) < 2:
                 continue
             nats = stats.logs(values, 1e-6) if name == "eval/ppl" else values
@@ -222,6 +222,14 @@ class Divergence(Detector):
 def _signed(run: RunContext, values: stats.FloatArray) -> bool:
     """Whether it is the loss of a policy gradient: it may be around or below 0."""
     return bool((values < 0).any()) or any(run.names(prefix) for prefix in SIGNED_BY)
+
+
+def _held_out(run: RunContext, name: str) -> tuple[stats.IntArray, stats.FloatArray]:
+    """Evaluations of a likelihood loss; none where the loss is that of a policy gradient."""
+    series = run.series(name)
+    if series is None or any(run.names(prefix) for prefix in SIGNED_BY):
+        return np.empty(0, dtype=np.int64), np.empty(0)
+    return stats.measured(series, above=0.0)
 
 
 def _evaluated(
