@@ -28,6 +28,7 @@ from rlprobe.store.run import Run
 from tests.detectors.case_run import FOLDER, context_of, load_cases
 
 WORKERS = 2
+REPEATED = ("excerpt", "statement")
 SHOWN_LINES = 12  # of a difference
 
 
@@ -42,9 +43,7 @@ def main() -> int:
     jobs = [(path, out / "cases" / f"{path.stem}.json") for path in sorted(FOLDER.glob("*.toml"))]
     for folder in logs:
         inputs = (path for path in sorted(folder.rglob("*")) if path.is_file())
-        jobs += [
-            (path, out / folder.name / f"{path.relative_to(folder)}.json") for path in inputs
-        ]
+        jobs += [(path, out / folder.name / f"{path.relative_to(folder)}.json") for path in inputs]
     with ProcessPoolExecutor(WORKERS) as pool:
         counts = list(pool.map(_dump, *zip(*jobs, strict=True)))
     print(f"{len(jobs):,} files, {sum(counts):,} findings in {out}")
@@ -90,11 +89,11 @@ def _report(run: Run, config: Config) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A frozen value as JSON; what a report merely draws (an excerpt) is no part of a verdict."""
+    """A frozen value as JSON, without what only repeats the rest for a report or a story."""
     if isinstance(value, enum.Enum):
         return value.name
     if dataclasses.is_dataclass(value):
-        names = (item.name for item in dataclasses.fields(value) if item.name != "excerpt")
+        names = (item.name for item in dataclasses.fields(value) if item.name not in REPEATED)
         return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
@@ -110,7 +109,7 @@ def compare(before: Path, after: Path) -> int:
     for name in different:
         print(f"\n{name}")
         old, new = (_text(root / name).splitlines() for root in (before, after))
-        changes = [line for line in difflib.unified_diff(old, new, lineterm="", n=0)][2:]
+        changes = list(difflib.unified_diff(old, new, lineterm="", n=0))[2:]
         print("\n".join(line[:200] for line in changes[:SHOWN_LINES]))
         if len(changes) > SHOWN_LINES:
             print(f"… {len(changes) - SHOWN_LINES} more lines")

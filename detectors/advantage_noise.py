@@ -86,10 +86,14 @@ class AdvantageNoise(Detector):
     )
     caused_by = ("ZERO_VARIANCE", "REWARD_COLLAPSE", "REWARD_HACKING", "FORMAT_GAMING")
 
-    noise: float = knob(1e-6, "spread that is rounding, relative to the reward", ge=0, le=0.01)
-    size: float = knob(0.1, "advantage that is sizeable", ge=0)
-    share: float = knob(0.5, "share of the recorded groups whose spread is rounding", ge=0, le=1)
-    gradient_ratio: float = knob(8, "times the gradient norm's own past", ge=2)
+    noise: float = knob(
+        1e-6, "spread that is rounding, relative to the reward", minimum=0, maximum=0.01
+    )
+    size: float = knob(0.1, "advantage that is sizeable", minimum=0)
+    share: float = knob(
+        0.5, "share of the recorded groups whose spread is rounding", minimum=0, maximum=1
+    )
+    gradient_ratio: float = knob(8, "times the gradient norm's own past", minimum=2)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Groups, then logged spreads, then jumps of the gradient."""
@@ -154,7 +158,7 @@ class AdvantageNoise(Detector):
         scale = stats.logs(np.where(norms.values > 0, norms.values, np.nan), 1e-30)
         limit = float(np.log(self.gradient_ratio))
         past = stats.past_baseline(scale, above=limit, warmup=EARLY)
-        jumps = scale - past.center > np.maximum(limit, 4 * past.spread)
+        jumps = scale - past.center > np.maximum(limit, 4 * past.robust_std)
         return _noises(norms.steps, spread, norms.values, np.flatnonzero(flat & jumps))
 
     def _flat(

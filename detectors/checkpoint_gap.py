@@ -61,7 +61,7 @@ class CheckpointGap(Detector):
     needs = (("event:checkpoint",),)
     caused_by = ("CRASH", "GRAD_PATHOLOGY", "NONFINITE_METRIC", "RANK_SILENT")
 
-    intervals: float = knob(3, "usual intervals that may lie after a checkpoint", ge=1)
+    intervals: float = knob(3, "usual intervals that may lie after a checkpoint", minimum=1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """What the last checkpoint lacks, then what lies too far behind it."""

@@ -60,9 +60,9 @@ class ClipSaturation(Detector):
     needs = (("clip_fraction",), ("clip_fraction_low", "clip_fraction_high"))
     caused_by = ("POLICY_MISMATCH", "ADVANTAGE_NOISE", "GRAD_PATHOLOGY", "RESTART_DISCONTINUITY")
 
-    share: float = knob(0.3, "share of clipped tokens", ge=0.01, le=1)
-    growth: float = knob(2, "times the run's own past", ge=1)
-    one_side: float = knob(5, "times the share of the other side", ge=1.5)
+    share: float = knob(0.3, "share of clipped tokens", minimum=0.01, maximum=1)
+    growth: float = knob(2, "times the run's own past", minimum=1)
+    one_side: float = knob(5, "times the share of the other side", minimum=1.5)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Shares that rose, a share that always was high, and one-sided clipping."""
@@ -84,9 +84,9 @@ class ClipSaturation(Detector):
             return
         past = stats.past_baseline(values, above=self.share / 2, warmup=3)
         rose = (values > self.share) & (values > self.growth * past.center)
-        left = values > past.center + np.maximum(3 * past.spread, self.share / 5)
-        for episode in stats.sustained(rose, width=SPAN, share=LASTING, gap=SPAN):
-            start = stats.walk_back(left, episode.start)
+        left = values > past.center + np.maximum(3 * past.robust_std, self.share / 5)
+        for episode in stats.persistent(rose, width=SPAN, share=LASTING, gap=SPAN):
+            start = stats.extend_back(left, episode.start)
             whole = stats.Episode(start, episode.end, episode.recovered)
             yield self._finding(run, steps, values, whole, "rising")
         if not rose.any() and len(values) >= ALWAYS_ROWS and stats.median(values) > self.share:
@@ -106,7 +106,7 @@ class ClipSaturation(Detector):
                 continue
             across = stats.at_steps(run.series(other), steps)
             bad = (values > self.share / 2) & (values > self.one_side * across)
-            for episode in stats.sustained(bad, width=SPAN, share=LASTING, gap=2 * SPAN)[:1]:
+            for episode in stats.persistent(bad, width=SPAN, share=LASTING, gap=2 * SPAN)[:1]:
                 if len(values) >= SPAN:
                     yield self._finding(run, steps, values, episode, "one_sided", name)
 

@@ -75,7 +75,7 @@ class DataReplay(Detector):
     needs = (("samples",),)
     caused_by = ("RESTART_DISCONTINUITY",)
 
-    share: float = knob(0.5, "share of known prompts that is a replay", ge=0.1, le=1)
+    share: float = knob(0.5, "share of known prompts that is a replay", minimum=0.1, maximum=1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per restart after which prompts come again."""

@@ -58,8 +58,8 @@ class DeadGradient(Detector):
     )
     caused_by = ()  # weights that do not move are a root by nature
 
-    flat_share: float = knob(0.8, "share of flat groups that leaves something to learn", le=1)
-    rows: float = knob(LEAST_ROWS, "rows with a gradient of 0", unit="rows", ge=1)
+    flat_share: float = knob(0.8, "share of flat groups that leaves something to learn", maximum=1)
+    rows: int = knob(LEAST_ROWS, "rows with a gradient of 0", unit="rows", minimum=1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per stretch of zeros."""

@@ -100,11 +100,11 @@ class Divergence(Detector):
         "DATA_REPLAY",
     )
 
-    rise: float = knob(1.2, "times the best level", ge=1.01)
+    rise: float = knob(1.2, "times the best level", minimum=1.01)
     least_nats: float = knob(0.2, "rise below which nothing is said", unit="nats")
-    sigmas: float = knob(6, "robust standard deviations of the past", ge=2)
-    rows: float = knob(5, "bad rows up to the end", unit="rows", ge=2)
-    eval_nats: float = knob(1, "rise of a held-out loss", unit="nats", ge=0.1)
+    sigmas: float = knob(6, "robust standard deviations of the past", minimum=2)
+    rows: int = knob(5, "bad rows up to the end", unit="rows", minimum=2)
+    eval_nats: float = knob(1, "rise of a held-out loss", unit="nats", minimum=0.1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """The rise that the run ends with, in evaluations and in training."""
@@ -146,11 +146,11 @@ class Divergence(Detector):
             best = lowest if widths == 1 else self._best(scale, widths * LEVEL_ROWS)
             bad = self._sure(scale, values, best, sigma)
             if widths > 1 or not bad[-SURE_ROWS:].all():
-                bad = self._lasting(scale, values, best, sigma, widths * int(self.rows))
+                bad = self._lasting(scale, values, best, sigma, widths * self.rows)
             episode = _last(bad)
             if episode is not None:
                 outside = scale - best > float(np.log(self.rise)) / 2
-                start = stats.walk_back(outside, episode.start, slack=1)
+                start = stats.extend_back(outside, episode.start, slack=1)
                 whole = stats.Episode(start, episode.end, recovered=False)
                 yield _finding(run, _Loss(steps, values, np.exp(best), signed=False), whole)
                 return
@@ -158,7 +158,7 @@ class Divergence(Detector):
     def _ends_high(self, scale: stats.FloatArray, best: stats.FloatArray) -> bool:
         """Whether it is worth a closer look: most runs end near their best."""
         limit = float(np.log(self.rise))
-        tails = [scale[-count:].mean() for count in (int(self.rows), WIDER * int(self.rows))]
+        tails = [scale[-count:].mean() for count in (self.rows, WIDER * self.rows)]
         return bool(max(tails) - best[-1] > limit or scale[-1] - best[-1] > limit)
 
     def _best(self, scale: stats.FloatArray, window: int) -> stats.FloatArray:
@@ -171,7 +171,7 @@ class Divergence(Detector):
         """How far above its best the loss has been now and then, before each row."""
         band = max(2 * float(np.log(self.rise)), 4 * stats.noise(up))
         past = stats.past_baseline(up, above=band, warmup=EARLY, window=stats.MAX_BLOCKS)
-        return past.center + USUAL_SIGMAS * past.spread
+        return past.center + USUAL_SIGMAS * past.robust_std
 
     def _sure(
         self,
@@ -213,7 +213,7 @@ class Divergence(Detector):
         past = stats.past_baseline(values, above=band, below=band, warmup=SCATTER_ROWS)
         far = stats.robust_z(values, past, LEAST_SIGMA) > self.sigmas
         episode = _last(far)
-        if episode is None or len(episode) < self.rows or not far[-int(self.rows) :].all():
+        if episode is None or len(episode) < self.rows or not far[-self.rows :].all():
             return
         if _agrees(run, steps, episode):
             yield _finding(run, _Loss(steps, values, past.center, signed=True), episode)

@@ -91,8 +91,8 @@ class EntropyCollapse(Detector):
         "RESTART_DISCONTINUITY",
     )
 
-    low: float = knob(0.2, "times the start, when the reward fell", ge=0.001, le=0.9)
-    share: float = knob(0.04, "times the start, in any case", ge=0, le=0.9)
+    low: float = knob(0.2, "times the start, when the reward fell", minimum=0.001, maximum=0.9)
+    share: float = knob(0.04, "times the start, in any case", minimum=0, maximum=0.9)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per stretch of low entropy."""
@@ -110,8 +110,8 @@ class EntropyCollapse(Detector):
         view = _view(run, steps, values, start)
         fell = (values < self.low * start) & view.fell
         bad = fell | (values < self.share * start)
-        for episode in stats.sustained(bad, width=SPAN, share=LASTING, gap=SPAN):
-            onset = stats.walk_back(values < LEFT * start, episode.start, slack=1)
+        for episode in stats.persistent(bad, width=SPAN, share=LASTING, gap=SPAN):
+            onset = stats.extend_back(values < LEFT * start, episode.start, slack=1)
             whole = stats.Episode(onset, episode.end, episode.recovered)
             yield self._finding(run, view, whole, episode, fell)
 
@@ -152,7 +152,7 @@ def _view(run: RunContext, steps: stats.IntArray, values: stats.FloatArray, star
     past = stats.past_baseline(reward, warmup=1, window=BEST_ROWS)
     best = stats.rolling_max(past.center)
     lowest = np.fmin(0.0, np.fmin.accumulate(reward)) if len(reward) else reward
-    noise = np.maximum(past.spread, LEAST_SIGMA * np.abs(best))
+    noise = np.maximum(past.robust_std, LEAST_SIGMA * np.abs(best))
     fell = reward < np.minimum(best - 2 * noise, (best + lowest) / 2)
     return _View(steps, values, start, reward, fell, reward >= best - 2 * noise)
 

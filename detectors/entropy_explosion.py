@@ -74,7 +74,7 @@ class EntropyExplosion(Detector):
         "RESTART_DISCONTINUITY",
     )
 
-    ratio: float = knob(3, "times the run's own level", ge=1.2)
+    ratio: float = knob(3, "times the run's own level", minimum=1.2)
     noise: float = knob(NOISE_NATS, "entropy at which text is noise", unit="nats/token")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
@@ -95,9 +95,9 @@ class EntropyExplosion(Detector):
         level = np.where(_fell(run, steps) & np.isfinite(recent), recent, highest)
         early = np.arange(len(scale)) < EARLY
         bad = scale - level > np.where(early, np.log(EARLY_RATIO), limit)
-        left = scale - level > np.maximum(3 * past.spread, LEFT)
-        for episode in stats.sustained(bad, width=SPAN, share=LASTING, gap=SPAN):
-            onset = stats.walk_back(left, episode.start)
+        left = scale - level > np.maximum(3 * past.robust_std, LEFT)
+        for episode in stats.persistent(bad, width=SPAN, share=LASTING, gap=SPAN):
+            onset = stats.extend_back(left, episode.start)
             whole = stats.Episode(onset, episode.end, episode.recovered)
             yield self._finding(run, steps, values, np.exp(level), whole)
 

@@ -90,7 +90,7 @@ class FormatGaming(Detector):
     needs = ((f"{FAMILY}*",), ("samples",))
     caused_by = ("REWARD_COLLAPSE", "KL_BLOWUP", "ENTROPY_COLLAPSE", "RESTART_DISCONTINUITY")
 
-    rows: float = knob(10, "rows in a row without task reward", unit="rows", ge=3)
+    rows: int = knob(10, "rows in a row without task reward", unit="rows", minimum=3)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Rollouts first, then components."""
@@ -100,7 +100,7 @@ class FormatGaming(Detector):
             return
         if len(rewards.steps) < LEAST_ROWS:
             raise Inconclusive(f"{len(rewards.steps)} rows of components, needs {LEAST_ROWS}")
-        found = _dead(rewards, int(self.rows))
+        found = _dead(rewards, self.rows)
         for episode in found:
             yield _finding(run, rewards, episode, "task_dead")
         if not found:

@@ -84,9 +84,9 @@ class GradPathology(Detector):
         "DATA_REPLAY",
     )
 
-    spike_ratio: float = knob(10, "times the run's own level that make a spike", ge=1.5)
-    min_spikes: float = knob(3, "spikes that make a cluster", unit="steps", ge=2)
-    spike_window: float = knob(20, "rows between two spikes of a cluster", unit="rows", ge=1)
+    spike_ratio: float = knob(10, "times the run's own level that make a spike", minimum=1.5)
+    min_spikes: int = knob(3, "spikes that make a cluster", unit="steps", minimum=2)
+    spike_window: int = knob(20, "rows between two spikes of a cluster", unit="rows", minimum=1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Non-finite gradients, then spikes of the gradient norm."""
@@ -104,7 +104,7 @@ class GradPathology(Detector):
             raise Inconclusive(f"spikes: {len(steps)} non-zero gradient norms, needs {MIN_POINTS}")
         level, mask = self._above(norms)
         mask &= ~_cold_start(mask)
-        clusters = stats.episodes(mask, gap=int(self.spike_window), least=int(self.min_spikes))
+        clusters = stats.episodes(mask, gap=self.spike_window, least=self.min_spikes)
         for cluster in clusters:
             if not _leads_into(facts, int(steps[cluster.end]), run.interval):
                 yield _cluster(run, steps, norms, level, mask, cluster)
@@ -125,7 +125,7 @@ class GradPathology(Detector):
         center = np.where(np.isnan(past.center), early, past.center)
         mask = values > center + limit
         rows = np.flatnonzero(mask)
-        sigma = np.maximum(np.nan_to_num(past.spread[rows]), LEAST_SIGMA)
+        sigma = np.maximum(np.nan_to_num(past.robust_std[rows]), LEAST_SIGMA)
         mask[rows] = values[rows] - center[rows] > 4 * sigma
         return center, mask
 

@@ -85,9 +85,9 @@ class KLBlowup(Detector):
         "RESTART_DISCONTINUITY",
     )
 
-    ratio: float = knob(10, "times the run's own past", ge=2)
+    ratio: float = knob(10, "times the run's own past", minimum=2)
     floor: float = knob(2.0, "reference KL below which nothing is said", unit="nats/token")
-    ceiling: float = knob(30, "reference KL that is bad in any run", unit="nats/token", ge=1)
+    ceiling: float = knob(30, "reference KL that is bad in any run", unit="nats/token", minimum=1)
     update_floor: float = knob(0.5, "the same floor for the update drift", unit="nats/token")
     mismatch_floor: float = knob(0.5, "the same floor for trainer against sampler", unit="nats")
 
@@ -126,9 +126,9 @@ class KLBlowup(Detector):
         )
         rise = scale - past.center
         bad = beyond | ((rise > limit) & (values > kind.floor))
-        left = beyond | (rise > np.maximum(np.log(3), 3 * past.spread))
+        left = beyond | (rise > np.maximum(np.log(3), 3 * past.robust_std))
         for episode in stats.episodes(bad, gap=2):
-            start = stats.walk_back(left, episode.start)
+            start = stats.extend_back(left, episode.start)
             whole = stats.Episode(start, episode.end, episode.recovered)
             yield self._finding(run, steps, values, whole, kind)
 

@@ -65,8 +65,8 @@ class KVCachePressure(Detector):
         "REWARD_HACKING",
     )
 
-    usage: float = knob(0.9, "share of the cache that is too much", ge=0.3, le=1)
-    rise: float = knob(0.15, "over the run's own past", ge=0.01, le=1)
+    usage: float = knob(0.9, "share of the cache that is too much", minimum=0.3, maximum=1)
+    rise: float = knob(0.15, "over the run's own past", minimum=0.01, maximum=1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per stretch at the top."""
@@ -79,8 +79,8 @@ class KVCachePressure(Detector):
         values = values / 100 if stats.quantile(values, 1.0) > 1.5 else values  # percent
         past = stats.past_baseline(values, above=self.rise, warmup=3)
         outside = stats.robust_z(values, past, LEAST_SIGMA) > 2
-        for episode in stats.sustained(values >= self.usage, width=SPAN, share=LASTING, gap=SPAN):
-            start = stats.walk_back(outside, episode.start)
+        for episode in stats.persistent(values >= self.usage, width=SPAN, share=LASTING, gap=SPAN):
+            start = stats.extend_back(outside, episode.start)
             whole = stats.Episode(start, episode.end, episode.recovered)
             before = float(past.center[start])
             climbed = stats.median(values[whole.rows]) >= before + self.rise

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-import numpy as np
-
-from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Inconclusive,
-    RunContext,
-    Severity,
-    knob,
-)
-
-MIN_POINTS = 8
-SPAN = 5  # rows that are looked at together
-LASTING = 0.8  # share of them that must be short
-LEAST_SIGMA = 0.1  # of the logarithm
-LOOK_BACK = 64
-FEW_TOKENS = 16  # a mean below it leaves no room to think
+from rlprobe.detector import Detector, Finding, RunContext, Severity, fixed, knob
+from rlprobe.rule import SINCE, WHOLE, Change, Judged, Signal, Stretch, finding, number, restore
 
 
 class LengthCollapse(Detector):
@@ -70,85 +54,50 @@ class LengthCollapse(Detector):
         "ZERO_VARIANCE",
     )
 
-    share: float = knob(0.25, "part of the usual length", ge=0.01, le=0.9)
+    share: float = knob(0.25, "part of the usual length", minimum=0.01, maximum=0.9)
+
+    points = fixed(8, "logged lengths that are needed")
+    few_tokens = fixed(16, "mean length that leaves no room to think")
+    least_std = fixed(0.1, "of the logarithm: no lengths are steadier")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per stretch of short completions."""
-        series = run.series("completion_length_mean")
-        if series is None:
-            return
-        steps, values = stats.measured(series, above=0.0)
-        if len(steps) < MIN_POINTS:
-            raise Inconclusive(f"mean length: {len(steps)} points, needs {MIN_POINTS}")
-        scale = stats.logs(values, 1.0)
-        limit = -float(np.log(self.share))
-        past = stats.past_baseline(scale, below=limit / 2, warmup=3, window=stats.MAX_BLOCKS)
-        short = past.center - scale > limit
-        for episode in stats.sustained(short, width=SPAN, share=LASTING, gap=SPAN):
-            sigma = max(float(past.spread[episode.start]), LEAST_SIGMA)
-            z = (past.center[episode.start] - scale) / sigma
-            onset = stats.drift_onset(z, episode.start)
-            whole = stats.Episode(onset, episode.end, episode.recovered)
-            base = float(np.exp(past.center[episode.start]))
-            yield self._finding(run, steps, values, whole, base)
-
-    def _finding(
-        self,
-        run: RunContext,
-        steps: stats.IntArray,
-        values: stats.FloatArray,
-        episode: stats.Episode,
-        base: float,
-    ) -> Finding:
-        first, last = int(steps[episode.start]), int(steps[episode.end])
-        usual = stats.median(values[episode.rows])
-        before, during = _rewards(run, steps, episode)
-        evidence = [
-            Evidence(
-                "completion_length_mean", first, float(values[episode.start]), base, note="onset"
-            ),
-            Evidence("completion_length_mean", None, usual, base, note="median since"),
-        ]
-        if np.isfinite(before) and np.isfinite(during):
-            evidence.append(
-                Evidence("reward_mean", None, during, before, note="median since, against before")
+        length = Signal.of(run, "completion_length_mean", minimum=self.points, above=0)
+        past = length.past(log=1, below=-math.log(self.share) / 2, warmup=3, window=WHOLE)
+        for stretch in Judged(length, bad=past.under(self.share)).persistent():
+            level = float(past.level[stretch.start])
+            yield self._finding(
+                stretch.extend_to_drift(past, floor=self.least_std, down=True), level
             )
-        return Finding(
-            detector=self.id,
-            severity=_severity(usual, before, during),
-            confidence=0.9 if len(episode) >= 2 * SPAN else 0.75,
-            first_bad_step=first,
-            last_bad_step=last if episode.recovered else run.last_step,
-            state=stats.outcome(episode, ended=run.ended),
-            summary=(
-                f"Mean completion length fell from {stats.number(base)} to {stats.number(usual)} "
-                f"tokens from step {first:,} on."
+
+    def _finding(self, stretch: Stretch, level: float) -> Finding:
+        reward = stretch.beside("reward_mean")
+        return finding(
+            self,
+            stretch,
+            f"Mean completion length fell from {number(level)} to {number(stretch.usual)} "
+            f"tokens{SINCE}.",
+            severity=self._severity(stretch, reward),
+            confidence=0.9 if len(stretch) >= 10 else 0.75,
+            evidence=(
+                stretch.at_onset(level),
+                stretch.in_all(stretch.usual, level, "median since"),
+                reward.evidence(),
             ),
-            evidence=tuple(evidence),
-            remedies=_remedies(first, paid=during > before),
-            metrics=("completion_length_mean",),
+            remedies=(
+                "read the completions: empty, cut, or one fixed phrase?",
+                *_cures(stretch.first, paid=reward.rose()),
+            ),
         )
 
-
-def _severity(usual: float, before: float, during: float) -> Severity:
-    if during > before:
-        return Severity.INFO
-    lost = during < before / 2 and usual < FEW_TOKENS
-    return Severity.CRITICAL if lost else Severity.WARNING
-
-
-def _rewards(run: RunContext, steps: stats.IntArray, episode: stats.Episode) -> tuple[float, float]:
-    reward = stats.at_steps(run.series("reward_mean"), steps)
-    before = reward[max(0, episode.start - LOOK_BACK) : episode.start]
-    return stats.median(before), stats.median(reward[episode.rows])
+    def _severity(self, stretch: Stretch, reward: Change) -> Severity:
+        if reward.rose():
+            return Severity.INFO
+        lost = reward.fell(0.5) and stretch.usual < self.few_tokens
+        return Severity.CRITICAL if lost else Severity.WARNING
 
 
-def _remedies(first: int, *, paid: bool) -> tuple[str, ...]:
-    read = "read the completions: empty, cut, or one fixed phrase?"
+def _cures(first: int, *, paid: bool) -> tuple[str, ...]:
     if paid:
-        return (read, "the reward rose with it: check that it does not pay for brevity or form")
-    return (
-        read,
-        "check the end-of-text token, the stop tokens and the chat template",
-        f"restore a checkpoint from before step {first:,}",
-    )
+        return ("the reward rose with it: check that it does not pay for brevity or form",)
+    return ("check the end-of-text token, the stop tokens and the chat template", restore(first))

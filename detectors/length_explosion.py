@@ -90,9 +90,11 @@ class LengthExplosion(Detector):
         "ZERO_VARIANCE",
     )
 
-    cap_share: float = knob(0.85, "share of the cap that counts as at the cap", ge=0.3, le=1)
-    cap_growth: float = knob(1.4, "times the level, where the cap is reached", ge=1)
-    growth: float = knob(3, "times the level, anywhere", ge=1.2)
+    cap_share: float = knob(
+        0.85, "share of the cap that counts as at the cap", minimum=0.3, maximum=1
+    )
+    cap_growth: float = knob(1.4, "times the level, where the cap is reached", minimum=1)
+    growth: float = knob(3, "times the level, anywhere", minimum=1.2)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per stretch of long completions."""
@@ -108,8 +110,8 @@ class LengthExplosion(Detector):
         learnt = np.where(values < self.cap_share * cap, scale, np.nan) if cap > 0 else scale
         past = stats.past_baseline(learnt, above=float(np.log(BELONGS)), warmup=1)
         lengths = _Lengths(steps, values, np.exp(past.center), cap)
-        for episode in stats.sustained(self._long(lengths), width=SPAN, share=LASTING, gap=SPAN):
-            sigma = max(float(past.spread[episode.start]), LEAST_SIGMA)
+        for episode in stats.persistent(self._long(lengths), width=SPAN, share=LASTING, gap=SPAN):
+            sigma = max(float(past.robust_std[episode.start]), LEAST_SIGMA)
             z = (scale - past.center[episode.start]) / sigma
             start = stats.drift_onset(z, episode.start)
             yield self._finding(run, lengths, stats.Episode(start, episode.end, episode.recovered))
@@ -185,7 +187,7 @@ def _remedies(
     reward = stats.at_steps(run.series("reward_mean"), steps)
     before = reward[max(0, episode.start - LOOK_BACK) : episode.start]
     during = reward[episode.rows]
-    if stats.median(during) > stats.median(before) + stats.spread(before):
+    if stats.median(during) > stats.median(before) + stats.robust_std(before):
         return (
             read,
             "the reward rose with the length: take length out of the reward, or cap what it pays",

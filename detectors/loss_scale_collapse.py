@@ -50,9 +50,9 @@ class LossScaleCollapse(Detector):
     needs = (("loss_scale",),)
     caused_by = ("LOSS_SPIKE", "DIVERGENCE", "NONFINITE_METRIC", "GRAD_PATHOLOGY", "RANK_OUTLIER")
 
-    halvings: float = knob(4, "halvings in one stretch", ge=2)
-    share: float = knob(0.5, "halvings per step of the stretch", ge=0.05, le=1)
-    low: float = knob(64, "scale at which little is left", ge=1)
+    halvings: float = knob(4, "halvings in one stretch", minimum=2)
+    share: float = knob(0.5, "halvings per step of the stretch", minimum=0.05, maximum=1)
+    low: float = knob(64, "scale at which little is left", minimum=1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Stretches of halving, then the floor."""

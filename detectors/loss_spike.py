@@ -103,11 +103,11 @@ class LossSpike(Detector):
         "DATA_REPLAY",
     )
 
-    rise: float = knob(1.2, "times the level", ge=1.01)
+    rise: float = knob(1.2, "times the level", minimum=1.01)
     least_nats: float = knob(0.2, "rise below which nothing is said", unit="nats")
-    sigmas: float = knob(6, "robust standard deviations of the past", ge=2)
-    reach: float = knob(20, "rows between two jumps of one finding", unit="rows", ge=1)
-    at_overflow: float = knob(2.5, "times the largest loss before an overflow", ge=1.5)
+    sigmas: float = knob(6, "robust standard deviations of the past", minimum=2)
+    reach: int = knob(20, "rows between two jumps of one finding", unit="rows", minimum=1)
+    at_overflow: float = knob(2.5, "times the largest loss before an overflow", minimum=1.5)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per jump, or per group of jumps, that came back."""
@@ -121,7 +121,7 @@ class LossSpike(Detector):
         loss = (self._in_scatter if signed else self._in_nats)(run, steps, values)
         found = [
             episode
-            for episode in stats.episodes(loss.out, gap=int(self.reach) if signed else 2)
+            for episode in stats.episodes(loss.out, gap=self.reach if signed else 2)
             if signed or _came_back(loss, episode)
         ]
         for episode in found:
@@ -151,7 +151,7 @@ class LossSpike(Detector):
         up = values - level
         rise = scale - past.center
         # scatter from row to row, and the slower one that neighbouring rows share
-        usual = stats.past_baseline(rise, above=band, warmup=SCATTER_ROWS).spread
+        usual = stats.past_baseline(rise, above=band, warmup=SCATTER_ROWS).robust_std
         sigma = np.fmax(sigma, usual)
         out = (rise > np.maximum(limit, self.sigmas * sigma)) & (up > self.least_nats)
         out &= known | (up > SURE_NATS) | _continued(out)

@@ -80,7 +80,7 @@ class LostSignal(Detector):
     caused_by = ("NONFINITE_METRIC", "GRAD_PATHOLOGY", "RESTART_DISCONTINUITY", "RANK_SILENT")
     facts_only = True
 
-    rows: float = knob(3, "rows without the metric", unit="rows", ge=1)
+    rows: int = knob(3, "rows without the metric", unit="rows", minimum=1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per step at which metrics were lost."""
@@ -99,7 +99,7 @@ class LostSignal(Detector):
             return
         steps = witness.steps[witness.steps >= series.steps[0]]
         missing = ~np.isin(steps, series.steps, assume_unique=True)
-        found = stats.episodes(missing, least=int(self.rows))
+        found = stats.episodes(missing, least=self.rows)
         long = sum(len(episode) for episode in found)
         if not found or missing.sum() - long > MOST_GAPS * len(steps):
             return

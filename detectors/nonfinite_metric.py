@@ -84,14 +84,14 @@ class NonfiniteMetric(Detector):
         "RANK_OUTLIER",
     )
 
-    merge_rows: float = knob(5, "good rows that do not end an episode", unit="rows")
+    merge_rows: int = knob(5, "good rows that do not end an episode", unit="rows")
     masked_from: float = knob(0.05, "last loss before a 0 that hides a NaN", unit="nats")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Metrics that are not finite, events about them, and hidden NaN."""
         events = [event for event in run.events("nan_detected") if _elsewhere(event)]
         onsets = [*self._onsets(run), *_told(run, events)]
-        for group in _together(onsets, int(self.merge_rows) * run.interval):
+        for group in _together(onsets, self.merge_rows * run.interval):
             yield _finding(run, group)
         if not any(onset.metric == "loss" for onset in onsets):
             yield from self._masked(run)
@@ -101,7 +101,7 @@ class NonfiniteMetric(Detector):
         padding = _padding(run, broken)
         for series in broken:
             bad = ~np.isfinite(series.values) & ~np.isin(series.steps, padding)
-            for episode in stats.episodes(bad, gap=int(self.merge_rows)):
+            for episode in stats.episodes(bad, gap=self.merge_rows):
                 if episode.start == 0 and not _expected(series):
                     continue
                 yield _onset(series, bad, episode)

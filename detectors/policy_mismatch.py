@@ -111,8 +111,8 @@ class PolicyMismatch(Detector):
         "KL_BLOWUP",
     )
 
-    ratio: float = knob(1.5, "times 1, up or down, for the mean importance weight", ge=1.05)
-    growth: float = knob(4, "times its own past, for a difference", ge=1.5)
+    ratio: float = knob(1.5, "times 1, up or down, for the mean importance weight", minimum=1.05)
+    growth: float = knob(4, "times its own past, for a difference", minimum=1.5)
     ceiling: float = knob(0.3, "mean difference that is bad in any run", unit="nats/token")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
@@ -158,7 +158,7 @@ class PolicyMismatch(Detector):
         limit = float(np.log(self.growth))
         past = stats.past_baseline(scale, above=limit / 2, warmup=EARLY, window=stats.MAX_BLOCKS)
         rise = scale - past.center
-        left = rise > np.maximum(LEFT * limit, 3 * past.spread)
+        left = rise > np.maximum(LEFT * limit, 3 * past.robust_std)
         return _Judged((rise > limit) & (values > floor), left, np.exp(past.center))
 
     def _finding(self, run: RunContext, group: list[_Episode]) -> Finding:
@@ -212,8 +212,8 @@ def _outside(series: Series, rule: _Rule) -> Iterator[_Episode]:
         return
     judged = rule(series.values)
     share = LASTING if len(series) >= SPAN else 1.0
-    for episode in stats.sustained(judged.bad, width=SPAN, share=share, gap=SPAN):
-        start = stats.walk_back(judged.left, episode.start)
+    for episode in stats.persistent(judged.bad, width=SPAN, share=share, gap=SPAN):
+        start = stats.extend_back(judged.left, episode.start)
         known = judged.level[episode.start]
         base = float(known) if np.isfinite(known) else stats.median(series.values[:EARLY])
         yield _Episode(series, stats.Episode(start, episode.end, episode.recovered), base)

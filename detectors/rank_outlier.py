@@ -121,8 +121,8 @@ class RankOutlier(Detector):
     needs = tuple(("ranks", name) for name in (*PLAIN, *LOGS))
     caused_by = ("RESTART_DISCONTINUITY",)
 
-    sigma: float = knob(8, "robust standard deviations that are off", ge=3)
-    extreme: float = knob(25, "the same for a single row", ge=3)
+    sigma: float = knob(8, "robust standard deviations that are off", minimum=3)
+    extreme: float = knob(25, "the same for a single row", minimum=3)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per episode of a rank, or of ranks that go off together."""
@@ -159,13 +159,15 @@ def _candidates(off: stats.BoolArray, least: int) -> list[int]:
 
 
 def _lasting(grid: _Grid, off: stats.BoolArray, column: int) -> list[_Spell]:
-    found = stats.sustained(off[:, column], width=SPAN, share=LASTING, gap=MERGE_ROWS)
+    found = stats.persistent(off[:, column], width=SPAN, share=LASTING, gap=MERGE_ROWS)
     outside = np.abs(grid.z[:, column]) >= INSIDE
     return [
         _Spell(
             grid,
             column,
-            stats.Episode(stats.walk_back(outside, episode.start), episode.end, episode.recovered),
+            stats.Episode(
+                stats.extend_back(outside, episode.start), episode.end, episode.recovered
+            ),
             single=False,
         )
         for episode in found
@@ -229,7 +231,7 @@ def _from_past(scaled: stats.FloatArray, *, log: bool) -> tuple[stats.FloatArray
     pasts = [stats.past_baseline(column, warmup=8) for column in scaled.T]
     usual = np.stack([past.center for past in pasts], axis=1)
     floor = LEAST_LOG_SIGMA if log else LEAST_SIGMA * np.fmax(np.abs(usual), 1e-9)
-    sigma = np.fmax(np.stack([past.spread for past in pasts], axis=1), floor)
+    sigma = np.fmax(np.stack([past.robust_std for past in pasts], axis=1), floor)
     z = (scaled - usual) / sigma
     outside = np.abs(z) >= INSIDE
     alone = outside.sum(axis=1) == 1

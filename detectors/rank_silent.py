@@ -94,7 +94,7 @@ class RankSilent(Detector):
         "LENGTH_EXPLOSION",
     )
 
-    missed: float = knob(5, "intervals that a silent rank has missed", ge=1)
+    missed: float = knob(5, "intervals that a silent rank has missed", minimum=1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per moment at which ranks fell silent."""

@@ -17,10 +17,9 @@ from rlprobe.detector import (
     Rollout,
     RunContext,
     Severity,
-    first_bad_sampled,
     knob,
-    sampled_steps,
 )
+from rlprobe.rule import first_bad_sampled, sampled_steps
 
 GRAM = 8  # tokens
 OFTEN = 3  # a gram may come so many times
@@ -99,7 +98,7 @@ class RepetitionLoop(Detector):
         "POLICY_MISMATCH",
     )
 
-    share: float = knob(0.4, "share of rollouts of a step that is bad", ge=0.05, le=1)
+    share: float = knob(0.4, "share of rollouts of a step that is bad", minimum=0.05, maximum=1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """The logged rate, then loops in rollouts, then tags."""
@@ -122,7 +121,7 @@ class RepetitionLoop(Detector):
         bad = (shares >= self.share) & (shares >= 2 * usual)
         if variant == "tags":
             bad &= past <= 0.1
-        for episode in stats.sustained(bad, width=SPAN, share=LASTING, gap=SPAN):
+        for episode in stats.persistent(bad, width=SPAN, share=LASTING, gap=SPAN):
             if len(episode) < min(2, len(seen)) or (episode.start == 0 and episode.recovered):
                 continue
             before = seen[episode.start - 1] if episode.start else None
@@ -150,10 +149,10 @@ class RepetitionLoop(Detector):
         past = stats.past_baseline(values, above=0.15, warmup=3)
         bad = (values >= self.share) & ~(values < 2 * past.center)
         outside = stats.robust_z(values, past, 0.03) > 3
-        for found in stats.sustained(bad, width=RATE_SPAN, share=0.8, gap=RATE_SPAN):
+        for found in stats.persistent(bad, width=RATE_SPAN, share=0.8, gap=RATE_SPAN):
             if found.start == 0 and found.recovered:
                 continue
-            start = stats.walk_back(outside, found.start)
+            start = stats.extend_back(outside, found.start)
             yield _rate_finding(
                 run, steps, values, stats.Episode(start, found.end, found.recovered)
             )

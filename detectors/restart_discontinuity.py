@@ -89,7 +89,7 @@ class RestartDiscontinuity(Detector):
     severity = Severity.WARNING
     facts_only = True
 
-    sigma: float = knob(8, "robust standard deviations that are a jump", ge=3)
+    sigma: float = knob(8, "robust standard deviations that are a jump", minimum=3)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Launches that got nowhere, then one finding per restart with a jump."""
@@ -128,13 +128,13 @@ class RestartDiscontinuity(Detector):
 
     def _log_jumped(self, before: stats.FloatArray, after: stats.FloatArray) -> bool:
         logs = stats.logs(before, 1e-9)
-        sigma = max(stats.spread(logs), LEAST_LOG_SIGMA)
+        sigma = max(stats.robust_std(logs), LEAST_LOG_SIGMA)
         off = (stats.logs(after, 1e-9) - stats.median(logs)) / sigma
         return len(before) >= LEAST_BEFORE and self._off(off)
 
     def _plain_jumped(self, before: stats.FloatArray, after: stats.FloatArray) -> bool:
         level = stats.median(before[-10:])
-        sigma = max(stats.spread(before[-20:]), LEAST_SIGMA * abs(level), 1e-3)
+        sigma = max(stats.robust_std(before[-20:]), LEAST_SIGMA * abs(level), 1e-3)
         return len(before) >= LEAST_BEFORE and self._off((after - level) / sigma)
 
     def _off(self, z: stats.FloatArray) -> bool:

@@ -118,9 +118,11 @@ class RewardCollapse(Detector):
         "RANK_OUTLIER",
     )
 
-    drop: float = knob(0.5, "part of the range that is lost", ge=0.1, le=1)
-    sigmas: float = knob(3, "robust standard deviations of the past", ge=1)
-    dead_rows: float = knob(10, "rows at exactly 0 that make a component dead", unit="rows", ge=3)
+    drop: float = knob(0.5, "part of the range that is lost", minimum=0.1, maximum=1)
+    sigmas: float = knob(3, "robust standard deviations of the past", minimum=1)
+    dead_rows: int = knob(
+        10, "rows at exactly 0 that make a component dead", unit="rows", minimum=3
+    )
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Stretches of low reward, then components that died."""
@@ -134,8 +136,8 @@ class RewardCollapse(Detector):
         if len(steps) < MIN_POINTS:
             raise Inconclusive(f"reward: {len(steps)} points, needs {MIN_POINTS}")
         view = _view(Series(series.name, steps, values))
-        for episode in stats.sustained(self._low(view), width=SPAN, share=LASTING, gap=SPAN):
-            onset = stats.walk_back(view.left, episode.start)
+        for episode in stats.persistent(self._low(view), width=SPAN, share=LASTING, gap=SPAN):
+            onset = stats.extend_back(view.left, episode.start)
             if not any(finding.first_bad_step <= steps[episode.start] for finding in dead):
                 whole = stats.Episode(onset, episode.end, episode.recovered)
                 yield self._finding(run, view, whole)
@@ -200,7 +202,7 @@ def _view(series: Series) -> _View:
     level = stats.past_baseline(values, below=band, warmup=1, window=BEST_ROWS)
     past = stats.past_baseline(values, below=band, warmup=EARLY)
     # a long fall widens the scatter of the past; the scatter from row to row stays what it was
-    spread = np.minimum(np.where(np.isnan(past.spread), noise, past.spread), 1.25 * noise)
+    spread = np.minimum(np.where(np.isnan(past.robust_std), noise, past.robust_std), 1.25 * noise)
     best = stats.rolling_max(level.center)
     lowest = np.minimum(0.0, np.fmin.accumulate(level.center))
     return _View(series, best, best - lowest, np.maximum(spread, noise / 2))
@@ -209,7 +211,7 @@ def _view(series: Series) -> _View:
 def _usual_dip(lost: stats.FloatArray, low: stats.BoolArray) -> stats.FloatArray:
     """How far below its best the reward has been now and then, before each row."""
     past = stats.past_baseline(np.where(low, np.nan, lost), warmup=EARLY, window=stats.MAX_BLOCKS)
-    return past.center + USUAL_SIGMAS * past.spread
+    return past.center + USUAL_SIGMAS * past.robust_std
 
 
 def _component(

@@ -101,9 +101,13 @@ class RewardHacking(Detector):
     needs = (("reward_mean",),)
     caused_by = ("LENGTH_EXPLOSION", "TRUNCATION", "RESTART_DISCONTINUITY", "RANK_OUTLIER")
 
-    outlier: float = knob(40, "times the size and the scatter of the reward", ge=5)
-    component_drop: float = knob(0.6, "part of its best level that a component lost", ge=0.1, le=1)
-    eval_drop: float = knob(0.25, "part of the best evaluation that is lost", ge=0.05, le=1)
+    outlier: float = knob(40, "times the size and the scatter of the reward", minimum=5)
+    component_drop: float = knob(
+        0.6, "part of its best level that a component lost", minimum=0.1, maximum=1
+    )
+    eval_drop: float = knob(
+        0.25, "part of the best evaluation that is lost", minimum=0.05, maximum=1
+    )
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Outliers first, then the three ways to rise for the wrong reason."""
@@ -135,7 +139,7 @@ class RewardHacking(Detector):
             past = stats.past_baseline(values, warmup=OUTLIER_PAST)
             size = np.fmax(np.abs(past.center), LEAST_SIZE)
             off = np.abs(values - past.center)
-            far = off > self.outlier * np.maximum(6 * past.spread, size)
+            far = off > self.outlier * np.maximum(6 * past.robust_std, size)
             found = stats.episodes(far, gap=OUTLIER_GAP)
             for episode in found:
                 yield _outlier(run, Series(name, steps, values), past.center, far, episode)
@@ -152,7 +156,7 @@ class RewardHacking(Detector):
         # what is earned by cut answers is no measure for them
         rewards = _levels(rewards.steps, rewards.values, leave_out=cut >= RARELY_CUT)
         for episode in _first(rewards.gained & (cut >= CUT) & (before < RARELY_CUT)):
-            start = stats.walk_back(cut > np.fmax(2 * before, RARELY_CUT / 2), episode.start)
+            start = stats.extend_back(cut > np.fmax(2 * before, RARELY_CUT / 2), episode.start)
             start = stats.drift_onset(rewards.z, start, reach=2 * SPAN)
             whole = stats.Episode(start, episode.end, episode.recovered)
             whole = _extended(rewards, cut >= CUT, whole)
@@ -180,18 +184,18 @@ class RewardHacking(Detector):
     def _lost(self, run: RunContext, rewards: _Rewards, name: str) -> Iterator[Finding]:
         values = stats.at_steps(run.series(name), rewards.steps)
         low = values < (1 - self.component_drop) * stats.quantile(values, 1.0)
-        if not stats.sustained(low, width=SPAN, share=LASTING):
+        if not stats.persistent(low, width=SPAN, share=LASTING):
             return
         past = stats.past_baseline(values, warmup=EARLY, window=BEST_ROWS)
         best = stats.rolling_max(past.center)
         worth = best > EARNED * np.maximum(np.abs(rewards.best), LEAST_SIZE)
-        fading = best - values > np.maximum(self.component_drop / 2 * best, 4 * past.spread)
+        fading = best - values > np.maximum(self.component_drop / 2 * best, 4 * past.robust_std)
         lost = fading & (best - values > self.component_drop * best) & worth
         # what is earned at its cost is no measure for the total
         rewards = _levels(rewards.steps, rewards.values, leave_out=fading & worth)
         for first in _first(rewards.gained & lost):
             kept = (1 - self.component_drop) * float(best[first.start])
-            start = stats.walk_back(fading, first.start)
+            start = stats.extend_back(fading, first.start)
             whole = stats.Episode(start, first.end, first.recovered)
             episode = _extended(rewards, values < kept, whole)
             now, top = stats.median(values[episode.rows]), float(best[episode.start])
@@ -220,7 +224,7 @@ class RewardHacking(Detector):
             lost = (best - values > self.eval_drop * np.abs(best)) & (best - values > 2 * noise)
             if not lost[-EVAL_ROWS:].all() or not _at_its_best(rewards, int(steps[-EVAL_ROWS])):
                 continue
-            first = int(steps[stats.walk_back(lost, len(lost) - 1)])
+            first = int(steps[stats.extend_back(lost, len(lost) - 1)])
             row = min(int(np.searchsorted(rewards.steps, first)), len(rewards.steps) - 1)
             now = stats.median(values[lost][-EVAL_ROWS:])
             yield _rise(
@@ -240,12 +244,12 @@ def _levels(
     """The best level and the scatter before each row, learnt from the other rows only."""
     learnt = values if leave_out is None else np.where(leave_out, np.nan, values)
     past = stats.past_baseline(learnt, warmup=EARLY, window=BEST_ROWS)
-    return _Rewards(steps, values, stats.rolling_max(past.center), past.spread)
+    return _Rewards(steps, values, stats.rolling_max(past.center), past.robust_std)
 
 
 def _first(bad: stats.BoolArray) -> tuple[stats.Episode, ...]:
     """The first stretch: what was a new height then is the level afterwards."""
-    found = stats.sustained(bad, width=SPAN, share=LASTING, gap=4 * SPAN)
+    found = stats.persistent(bad, width=SPAN, share=LASTING, gap=4 * SPAN)
     return found[:1] if len(bad) >= SPAN else ()
 
 

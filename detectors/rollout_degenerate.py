@@ -17,10 +17,9 @@ from rlprobe.detector import (
     Rollout,
     RunContext,
     Severity,
-    first_bad_sampled,
     knob,
-    sampled_steps,
 )
+from rlprobe.rule import first_bad_sampled, sampled_steps
 
 MOST_STEPS = 100  # sampled steps that are read
 SPAN = 3  # sampled steps that are looked at together
@@ -96,7 +95,7 @@ class RolloutDegenerate(Detector):
         "REWARD_HACKING",
     )
 
-    share: float = knob(0.5, "share of rollouts or groups that is bad", ge=0.05, le=1)
+    share: float = knob(0.5, "share of rollouts or groups that is bad", minimum=0.05, maximum=1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Empty ones, duplicates, and cut ones in turn."""
@@ -116,7 +115,7 @@ class RolloutDegenerate(Detector):
         shares = np.array([item.share for item in seen])
         usual = np.nan_to_num(stats.past_baseline(shares, above=0.25, warmup=2).center)
         bad = (shares >= self.share) & (usual < self.share / 2)
-        for episode in stats.sustained(bad, width=SPAN, share=LASTING, gap=SPAN):
+        for episode in stats.persistent(bad, width=SPAN, share=LASTING, gap=SPAN):
             if len(episode) < min(2, len(seen)) or (episode.start == 0 and episode.recovered):
                 continue
             before = seen[episode.start - 1] if episode.start else None

@@ -89,8 +89,8 @@ class Straggler(Detector):
     needs = tuple(("ranks", name) for name in TIMES)
     caused_by = ("RANK_OUTLIER", "LENGTH_EXPLOSION", "RESTART_DISCONTINUITY")
 
-    ratio: float = knob(1.3, "times the others' time", ge=1.05)
-    rows: float = knob(10, "rows in a row", unit="rows", ge=2)
+    ratio: float = knob(1.3, "times the others' time", minimum=1.05)
+    rows: int = knob(10, "rows in a row", unit="rows", minimum=2)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per rank and stretch."""
@@ -125,7 +125,7 @@ class Straggler(Detector):
         level = np.broadcast_to(usual, logs.shape)
         for column in np.flatnonzero(slow.sum(axis=0) >= self.rows * LASTING).tolist():
             mask = slow[:, column]
-            for found in stats.sustained(mask, width=int(self.rows), share=LASTING, gap=MERGE_ROWS):
+            for found in stats.persistent(mask, width=self.rows, share=LASTING, gap=MERGE_ROWS):
                 yield _Slow(
                     metric,
                     ranks[column],
@@ -149,7 +149,7 @@ def _majority(logs: stats.FloatArray) -> tuple[stats.FloatArray, stats.FloatArra
 def _own_past(logs: stats.FloatArray) -> tuple[stats.FloatArray, stats.FloatArray]:
     pasts = [stats.past_baseline(column, above=0.2, below=1.0, warmup=8) for column in logs.T]
     usual = np.stack([past.center for past in pasts], axis=1)
-    spread = np.stack([past.spread for past in pasts], axis=1)
+    spread = np.stack([past.robust_std for past in pasts], axis=1)
     return usual, np.fmax(spread, LEAST_LOG_SIGMA)
 
 

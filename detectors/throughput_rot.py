@@ -58,7 +58,7 @@ class ThroughputRot(Detector):
     needs = (("step_time",),)
     caused_by = ("LENGTH_EXPLOSION", "KV_CACHE_PRESSURE", "STRAGGLER")
 
-    ratio: float = knob(1.5, "times the step time of the start", ge=1.1)
+    ratio: float = knob(1.5, "times the step time of the start", minimum=1.1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """At most one finding: over the whole run."""

@@ -75,8 +75,8 @@ class ValueDivergence(Detector):
         "RESTART_DISCONTINUITY",
     )
 
-    rows: float = knob(10, "rows with a negative explained variance", unit="rows", ge=2)
-    ratio: float = knob(5, "times the value loss's own past", ge=1.5)
+    rows: int = knob(10, "rows with a negative explained variance", unit="rows", minimum=2)
+    ratio: float = knob(5, "times the value loss's own past", minimum=1.5)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """The explained variance, then the value loss."""
@@ -95,14 +95,14 @@ class ValueDivergence(Detector):
     def _variance(
         self, run: RunContext, steps: stats.IntArray, values: stats.FloatArray
     ) -> Iterator[Finding]:
-        width = int(self.rows)
+        width = self.rows
         if len(values) < width:
             return
         past = stats.past_baseline(values, below=KNEW, warmup=MIN_POINTS)
         knew = stats.rolling_max(past.center) > KNEW
         below = values < NEGATIVE
-        for episode in stats.sustained(below & knew, width=width, share=LASTING, gap=width):
-            start = stats.walk_back(below & knew, episode.start)
+        for episode in stats.persistent(below & knew, width=width, share=LASTING, gap=width):
+            start = stats.extend_back(below & knew, episode.start)
             whole = stats.Episode(start, episode.end, episode.recovered)
             best = float(stats.rolling_max(past.center)[start])
             yield _blind(run, steps, values, whole, best)
@@ -117,11 +117,11 @@ class ValueDivergence(Detector):
         scale = stats.logs(values, 1e-12)
         limit = float(np.log(self.ratio))
         past = stats.past_baseline(scale, above=limit / 2, warmup=MIN_POINTS // 2)
-        sigma = np.maximum(past.spread, LEAST_SIGMA)
+        sigma = np.maximum(past.robust_std, LEAST_SIGMA)
         rise = scale - past.center
         bad = rise > np.maximum(limit, 4 * sigma)
-        for episode in stats.sustained(bad, width=SPAN, share=LASTING, gap=SPAN):
-            start = stats.walk_back(rise > 3 * sigma, episode.start)
+        for episode in stats.persistent(bad, width=SPAN, share=LASTING, gap=SPAN):
+            start = stats.extend_back(rise > 3 * sigma, episode.start)
             whole = stats.Episode(start, episode.end, episode.recovered)
             yield _loud(run, steps, values, whole, float(np.exp(past.center[start])))
 
@@ -201,4 +201,4 @@ def _reward_rose(run: RunContext, steps: stats.IntArray, episode: stats.Episode)
     """Larger returns are harder to guess: the critic then has more to learn, not less sense."""
     reward = stats.at_steps(run.series("reward_mean"), steps)
     before = reward[max(0, episode.start - LOOK_BACK) : episode.start]
-    return stats.median(reward[episode.rows]) > stats.median(before) + 2 * stats.spread(before)
+    return stats.median(reward[episode.rows]) > stats.median(before) + 2 * stats.robust_std(before)

@@ -108,9 +108,11 @@ class ZeroVariance(Detector):
         "GRAD_PATHOLOGY",
     )
 
-    hard_share: float = knob(0.5, "share of flat groups when the reward is low", ge=0.05, le=1)
-    flat_share: float = knob(0.75, "share of flat groups otherwise", ge=0.05, le=1)
-    usual_share: float = knob(0.4, "share up to which a run had learnt from its groups", le=1)
+    hard_share: float = knob(
+        0.5, "share of flat groups when the reward is low", minimum=0.05, maximum=1
+    )
+    flat_share: float = knob(0.75, "share of flat groups otherwise", minimum=0.05, maximum=1)
+    usual_share: float = knob(0.4, "share up to which a run had learnt from its groups", maximum=1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """The regimes in turn: too hard, mixed, solved."""
@@ -222,7 +224,7 @@ def _severity(episode: stats.Episode, share: float, variant: str, *, whole: bool
 
 def _sustained(mask: stats.BoolArray) -> tuple[stats.Episode, ...]:
     share = LASTING if len(mask) >= SPAN else 1.0
-    return stats.sustained(mask, width=SPAN, share=share, gap=2 * SPAN)
+    return stats.persistent(mask, width=SPAN, share=share, gap=2 * SPAN)
 
 
 def _from_the_start(view: _View, episode: stats.Episode, high: stats.BoolArray) -> stats.Episode:

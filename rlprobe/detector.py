@@ -1,15 +1,17 @@
-"""All that a detector's author imports: the base class, knobs, and what a run offers.
+"""What a detector is: the base class, knobs, rules, and what a run offers.
 
 A detector is one class in one file. It declares what it `needs`, its knobs, and which pathologies
-may have `caused_by` it; `scan` asks the run for series and yields findings. It does no I/O.
+may have `caused_by` it; `scan` asks the run for series and yields findings. It does no I/O. The
+words its rules are written in are those of `rlprobe.rule`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, dataclass_transform
 
 from rlprobe.errors import ConfigError, Inconclusive
 from rlprobe.findings import Evidence, Finding, Severity, State
@@ -17,6 +19,7 @@ from rlprobe.values import Attempt, Event, Rollout, Series
 
 __all__ = [
     "Attempt",
+    "Constant",
     "Detector",
     "Event",
     "Evidence",
@@ -24,18 +27,19 @@ __all__ = [
     "Inconclusive",
     "Knob",
     "Rollout",
+    "Rule",
     "RunContext",
     "Series",
     "Severity",
     "State",
-    "first_bad_sampled",
+    "fixed",
     "knob",
-    "sampled_steps",
+    "rule",
 ]
 
 
 T = TypeVar("T")
-Look = Callable[[int], T | None]
+Judge = TypeVar("Judge", bound=Callable[..., Any])
 
 
 class RunContext(Protocol):
@@ -100,38 +104,13 @@ class RunContext(Protocol):
         ...
 
 
-def sampled_steps(steps: Sequence[int], most: int, last: int) -> list[int]:
-    """About `most` steps, evenly spread, and the `last` ones: there a dying run is read closely."""
-    stride = max(1, len(steps) // most)
-    return sorted({*steps[::stride], *steps[-last:]})
-
-
-def first_bad_sampled(
-    run: RunContext, good: int | None, bad: T, step_of: Callable[[T], int], look: Look[T]
-) -> T:
-    """The first bad step with rollouts, by halving the steps between a good and a bad one.
-
-    Args:
-        good: a step that was read and is good; None if none was.
-        bad: what was seen at a bad one.
-        look: what is seen at a step, or None if it is not bad.
-    """
-    if good is None:
-        return bad
-    between = [step for step in run.sample_steps() if good < step < step_of(bad)]
-    while between:
-        middle = len(between) // 2
-        seen = look(between[middle])
-        if seen is not None:
-            bad, between = seen, between[:middle]
-        else:
-            between = between[middle + 1 :]
-    return bad
-
-
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One tunable number of a detector, as `explain`, the docs and the configuration see it."""
+    """One tunable number of a detector, as `explain`, the docs and the configuration see it.
+
+    Attributes:
+        whole: whether it counts something, so that only whole numbers make sense.
+    """
 
     name: str
     default: float
@@ -139,27 +118,99 @@ class Knob:
     unit: str
     minimum: float
     maximum: float
+    whole: bool = False
 
     def check(self, value: object, where: str) -> float:
-        """The value as a float; ConfigError if it is no number or out of range."""
+        """The value as a number; ConfigError if it is none, out of range, or not whole."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"{where}: {self.name} must be a number, not {value!r}")
         if not self.minimum <= value <= self.maximum:
             raise ConfigError(
                 f"{where}: {self.name} = {value:g} is outside {self.minimum:g} … {self.maximum:g}"
             )
-        return float(value)
+        if not self.whole:
+            return float(value)
+        if value != int(value):
+            raise ConfigError(f"{where}: {self.name} must be a whole number, not {value:g}")
+        return int(value)
 
 
 def knob(
-    default: float, description: str, *, unit: str = "", ge: float = 0.0, le: float = float("inf")
+    default: float,
+    description: str,
+    *,
+    unit: str = "",
+    minimum: float = 0.0,
+    maximum: float = float("inf"),
 ) -> Any:
     """Declare a tunable number of a detector.
 
-    Write `spike_ratio: float = knob(10, "how many times the median", ge=1)`.
+    Write `spike_ratio: float = knob(10, "times the median that make a spike", minimum=1)`; one that
+    counts is declared `int`.
     """
-    metadata = {"description": description, "unit": unit, "minimum": ge, "maximum": le}
-    return field(default=float(default), metadata=metadata)
+    metadata = {"description": description, "unit": unit, "minimum": minimum, "maximum": maximum}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number that decides and is not for tuning, as the page shows it."""
+
+    name: str
+    value: float
+    description: str
+    source: str
+
+
+class _Fixed(Generic[T]):
+    """What `fixed` leaves in the class: its value to whoever asks, itself to `constants`."""
+
+    def __init__(self, value: T, description: str, source: str) -> None:
+        self.value = value
+        self.description = description
+        self.source = source
+
+    def __get__(self, instance: object, owner: type) -> T:
+        return self.value
+
+
+def fixed(value: T, description: str, *, source: str = "") -> T:
+    """Declare a number that decides and is shown on the page, but is not a knob.
+
+    Write `span = fixed(5, "rows looked at together")` in the class, without a type.
+
+    Args:
+        source: paper or framework file that it is taken from; empty for a choice of this project.
+    """
+    return cast("T", _Fixed(value, description, source))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One row of a detector's table of rules.
+
+    Attributes:
+        variant: what its findings are called; None for the rule that gives the detector its name.
+        description: what is seen, how it is computed, how bad it is: its docstring.
+        judge: the method, still to be bound.
+    """
+
+    variant: str | None
+    description: str
+    judge: Callable[..., Any]
+
+
+def rule(variant: str | None) -> Callable[[Judge], Judge]:
+    """Declare a method as the rule of a variant; its docstring becomes part of the page."""
+
+    def declared(judge: Judge) -> Judge:
+        judge.__rule__ = Rule(variant, inspect.getdoc(judge) or "", judge)  # type: ignore[attr-defined]
+        return judge
+
+    return declared
+
+
+_COMPUTED, _NEXT = "How it is computed", "\n\nWhat to do"
 
 
 @dataclass_transform(field_specifiers=(knob,), kw_only_default=True)
@@ -185,25 +236,78 @@ class Detector:
 
     def __init_subclass__(cls) -> None:
         """Turn the subclass into a frozen dataclass of its knobs."""
+        for name, item in vars(cls).items():
+            if isinstance(item, dataclasses.Field) and cls.__annotations__.get(name) == "float":
+                item.default = float(item.default)  # type: ignore[arg-type]
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
-        """Yield one finding per episode.
+        """Yield one finding per episode: by default, those of every rule in turn.
+
+        A rule that is inconclusive leaves the others to judge.
 
         Raises:
             Inconclusive: where a rule has too little data; findings yielded before it stand.
         """
-        raise NotImplementedError
+        doubts: list[str] = []
+        for entry in self.rules():
+            try:
+                yield from entry.judge(self, run)
+            except Inconclusive as doubt:
+                doubts.append(str(doubt))
+        if doubts:
+            raise Inconclusive("; ".join(dict.fromkeys(doubts)))
 
     @classmethod
     def knobs(cls) -> tuple[Knob, ...]:
         """The knobs in order of declaration."""
         return tuple(
-            Knob(name=item.name, default=float(item.default), **item.metadata)  # type: ignore[arg-type]
+            Knob(
+                name=item.name,
+                default=item.default,  # type: ignore[arg-type]
+                whole=item.type in ("int", int),
+                **item.metadata,
+            )
             for item in dataclasses.fields(cls)  # type: ignore[arg-type]
         )
+
+    @classmethod
+    def constants(cls) -> tuple[Constant, ...]:
+        """The numbers declared with `fixed`, in order of declaration."""
+        return tuple(
+            Constant(name, item.value, item.description, item.source)
+            for name, item in vars(cls).items()
+            if isinstance(item, _Fixed)
+        )
+
+    @classmethod
+    def rules(cls) -> tuple[Rule, ...]:
+        """The table of rules, in order of declaration; empty where there is but one way to fire."""
+        return tuple(item.__rule__ for item in vars(cls).values() if hasattr(item, "__rule__"))
 
     @classmethod
     def title(cls) -> str:
         """First line of the page: the pathology in one sentence."""
         return (cls.__doc__ or "").strip().splitlines()[0]
+
+    @classmethod
+    def page(cls) -> str:
+        """The docstring, with each variant's rule at the end of how it is computed."""
+        text = inspect.cleandoc(cls.__doc__ or "")
+        table = "".join(
+            f"\n{_entry(f'`{entry.variant}`: {entry.description}')}"
+            for entry in cls.rules()
+            if entry.variant is not None
+        )
+        before, section, after = text.partition(_COMPUTED)
+        computed, following, rest = after.partition(_NEXT)
+        return f"{before}{section}{computed}{table}{following}{rest}"
+
+
+def _entry(text: str) -> str:
+    """One rule as an item of a list inside a section of the page."""
+    import textwrap
+
+    return textwrap.fill(
+        " ".join(text.split()), 96, initial_indent="    - ", subsequent_indent="      "
+    )

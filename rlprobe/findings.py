@@ -68,6 +68,7 @@ class Finding:
         remedies: what to try, most likely cure first.
         samples: `sample_id`s of rollouts worth reading.
         caused_by: `key` of the finding this one follows from; set by the incident builder.
+        statement: the summary without the step it begins at, for a story that gives it already.
     """
 
     detector: str
@@ -84,6 +85,7 @@ class Finding:
     ranks: tuple[int, ...] = ()
     samples: tuple[str, ...] = ()
     caused_by: str | None = None
+    statement: str = ""
 
     @property
     def key(self) -> str:

@@ -59,11 +59,11 @@ class Baseline:
 
     Attributes:
         center: robust level (a median of the past), one per row.
-        spread: robust standard deviation of the past, one per row; may be 0.
+        robust_std: robust standard deviation of the past, one per row; may be 0.
     """
 
     center: FloatArray
-    spread: FloatArray
+    robust_std: FloatArray
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def quantile(values: FloatArray, share: float) -> float:
     return float(np.quantile(kept, share)) if len(kept) else math.nan
 
 
-def spread(values: FloatArray) -> float:
+def robust_std(values: FloatArray) -> float:
     """Robust standard deviation (from the MAD) of the finite values; NaN if there are none."""
     return SIGMA_PER_MAD * median(np.abs(values - median(values)))
 
@@ -228,7 +228,7 @@ def _middle(ordered: Sequence[float]) -> float:
 
 def robust_z(values: FloatArray, baseline: Baseline, floor: float) -> FloatArray:
     """Distance from the baseline in robust standard deviations, none smaller than `floor`."""
-    return (values - baseline.center) / np.maximum(baseline.spread, floor)
+    return (values - baseline.center) / np.maximum(baseline.robust_std, floor)
 
 
 # --- episodes -------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def _in_long_runs(rows: IntArray, gap: int, least: int) -> IntArray:
     return kept
 
 
-def sustained(mask: BoolArray, *, width: int, share: float, gap: int = 0) -> tuple[Episode, ...]:
+def persistent(mask: BoolArray, *, width: int, share: float, gap: int = 0) -> tuple[Episode, ...]:
     """Stretches in which every window of `width` rows has at least `share` of its rows True.
 
     Noise that leaves the band for a row or two is no episode, and a row or two back inside it do
@@ -309,7 +309,7 @@ def _trimmed(mask: BoolArray, episode: Episode) -> Episode:
     return Episode(first, last, recovered=episode.recovered)
 
 
-def walk_back(outside: BoolArray, start: int, *, slack: int = 0) -> int:
+def extend_back(outside: BoolArray, start: int, *, slack: int = 0) -> int:
     """First row of the stretch outside the band that leads to `start`.
 
     Goes back from `start` while rows are outside, over at most `slack` rows inside at a time.

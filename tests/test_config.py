@@ -37,6 +37,7 @@ def test_the_documented_sample_is_valid(tmp_path: Path) -> None:
         ("select = ['KL_BLOWUPS']", "no detector 'KL_BLOWUPS'", "Did you mean 'KL_BLOWUP'?"),
         ("[knobs.KL_BLOWUPP]\nx = 1", "no detector 'KL_BLOWUPP'", "KL_BLOWUP"),
         ("[knobs.GRAD_PATHOLOGY]\nspike_ration = 1", "unknown key 'spike_ration'", "spike_ratio"),
+        ("[knobs.DIVERGENCE]\nrows = 7.2", "rows must be a whole number, not 7.2", ""),
         ("[knobs.GRAD_PATHOLOGY]\nspike_ratio = 'x'", "must be a number, not 'x'", ""),
         ("[knobs.GRAD_PATHOLOGY]\nspike_ratio = -1", "outside", ""),
         ("[gate]\nfail_on = 'bad'", "'bad'", ""),

@@ -39,7 +39,7 @@ def test_a_baseline_never_sees_the_future(
     before = stats.past_baseline(values, above=3, below=3, blocks=blocks)
     after = stats.past_baseline(changed, above=3, below=3, blocks=blocks)
     np.testing.assert_array_equal(before.center[: row + 1], after.center[: row + 1])
-    np.testing.assert_array_equal(before.spread[: row + 1], after.spread[: row + 1])
+    np.testing.assert_array_equal(before.robust_std[: row + 1], after.robust_std[: row + 1])
 
 
 @given(series_of(ANY))
@@ -61,7 +61,7 @@ def test_a_baseline_moves_and_scales_with_the_series(
     moved = stats.past_baseline(values * factor + shift)
     size = max(1.0, float(np.abs(values).max(initial=0)) * factor, abs(shift))
     np.testing.assert_allclose(moved.center, plain.center * factor + shift, atol=1e-9 * size)
-    np.testing.assert_allclose(moved.spread, plain.spread * factor, atol=1e-9 * size)
+    np.testing.assert_allclose(moved.robust_std, plain.robust_std * factor, atol=1e-9 * size)
 
 
 def test_a_baseline_stands_still_during_an_excursion() -> None:
@@ -112,7 +112,7 @@ def test_rolling_max_never_falls(values: FloatArray) -> None:
 def test_medians_pass_over_what_is_not_finite(values: FloatArray) -> None:
     finite = values[np.isfinite(values)]
     assert np.isnan(stats.median(values)) if not len(finite) else np.isfinite(stats.median(values))
-    assert np.isnan(stats.spread(values)) or stats.spread(values) >= 0
+    assert np.isnan(stats.robust_std(values)) or stats.robust_std(values) >= 0
     assert np.isnan(stats.quantile(values, 0.9)) or stats.quantile(values, 0.9) <= finite.max()
 
 
@@ -164,7 +164,7 @@ def test_episodes_hold_every_bad_row(mask: BoolArray, gap: int) -> None:
 def test_sustained_episodes_are_disjoint_and_dense(
     mask: BoolArray, width: int, share: float, gap: int
 ) -> None:
-    found = stats.sustained(mask, width=width, share=share, gap=gap)
+    found = stats.persistent(mask, width=width, share=share, gap=gap)
     assert disjoint_and_ordered(found, mask)
     if not gap and share == 1.0:
         assert all(mask[episode.rows].all() for episode in found)
@@ -174,10 +174,10 @@ def test_sustained_episodes_are_disjoint_and_dense(
 def test_noise_is_not_sustained() -> None:
     mask = np.zeros(100, dtype=np.bool_)
     mask[[10, 11, 40, 41, 42]] = True
-    assert stats.sustained(mask, width=5, share=0.8) == ()
+    assert stats.persistent(mask, width=5, share=0.8) == ()
     mask[60:] = True
     mask[[63, 80]] = False
-    assert stats.sustained(mask, width=5, share=0.8) == (Episode(60, 99, recovered=False),)
+    assert stats.persistent(mask, width=5, share=0.8) == (Episode(60, 99, recovered=False),)
 
 
 @given(MASKS, st.data(), st.integers(0, 3))
@@ -185,7 +185,7 @@ def test_walking_back_stays_outside(mask: BoolArray, data: st.DataObject, slack:
     if not len(mask):
         return
     start = data.draw(st.integers(0, len(mask) - 1))
-    first = stats.walk_back(mask, start, slack=slack)
+    first = stats.extend_back(mask, start, slack=slack)
     assert 0 <= first <= start
     assert first == start or mask[first]
     inside = np.flatnonzero(~mask[first:start])
@@ -195,7 +195,7 @@ def test_walking_back_stays_outside(mask: BoolArray, data: st.DataObject, slack:
 def test_walking_back_over_a_long_stretch() -> None:
     outside = np.ones(10_000, dtype=np.bool_)
     outside[:100] = False
-    assert stats.walk_back(outside, 9_999) == 100
+    assert stats.extend_back(outside, 9_999) == 100
 
 
 def test_change_point() -> None:
@@ -245,6 +245,6 @@ def test_a_million_rows_cost_a_fraction_of_a_second() -> None:
     values = np.random.default_rng(0).normal(size=1_000_000)
     started = time.perf_counter()
     baseline = stats.past_baseline(values, above=3)
-    found = stats.sustained(values > baseline.center + 2, width=10, share=0.8)
+    found = stats.persistent(values > baseline.center + 2, width=10, share=0.8)
     assert not found
     assert time.perf_counter() - started < 2  # a loop over the rows would take ten times that

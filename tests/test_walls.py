@@ -17,6 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "schema": set(),
     "stats": set(),
     "detector": {"stats", "schema"},
+    "rule": {"stats", "detector"},
     "catalog": {"detector"},
     "config": {"detector", "catalog"},
     "store": {"schema"},
@@ -30,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"schema", "stats", "detector", "catalog", "config", "store", "scan", "gate"},
     "demo": {"recorder"},
 }
-DETECTORS_MAY_IMPORT = {"rlprobe.detector", "rlprobe.findings", "rlprobe.stats"}
+DETECTORS_MAY_IMPORT = {"rlprobe.detector", "rlprobe.findings", "rlprobe.rule", "rlprobe.stats"}
 
 
 def modules(folder: str) -> Iterator[Path]:

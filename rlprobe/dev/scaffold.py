@@ -109,7 +109,7 @@ class $class_name(Detector):
     needs = (("entropy",),)
     caused_by = ("GRAD_PATHOLOGY",)
 
-    ratio: float = knob(4, "times the level that are too much", ge=1.1)
+    ratio: float = knob(4, "times the level that are too much", minimum=1.1)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per episode."""
@@ -123,7 +123,7 @@ class $class_name(Detector):
         values = stats.logs(series.values, 1e-9)
         past = stats.past_baseline(values, above=limit)
         bad = values > past.center + limit
-        for episode in stats.sustained(bad, width=SPAN, share=LASTING, gap=SPAN):
+        for episode in stats.persistent(bad, width=SPAN, share=LASTING, gap=SPAN):
             yield self._finding(run, series, float(np.exp(past.center[episode.start])), episode)
 
     def _finding(

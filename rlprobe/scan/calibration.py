@@ -95,7 +95,7 @@ def _changes(detector: type[Detector], given: Mapping[str, float]) -> Iterator[d
         for knob in detector.knobs():
             now = given.get(knob.name, knob.default)
             for factor in (_GROWTH**step, _GROWTH**-step):
-                value = _rounded(now * factor)
+                value = round(now * factor) if knob.whole else _rounded(now * factor)
                 if _allowed(knob, value) and value != now:
                     yield {knob.name: value}
 

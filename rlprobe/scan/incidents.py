@@ -209,7 +209,9 @@ def _story(
 ) -> str:
     """What happened, what followed, where to go back to, what to change: one paragraph."""
     root = chain[0]
-    sentences = [f"From step {root.first_bad_step:,}: {_sentence(_undated(root.summary))}"]
+    sentences = [
+        f"From step {root.first_bad_step:,}: {_sentence(_undated(root.statement or root.summary))}"
+    ]
     if before is not None:
         sentences.append(_prelude(before, root.first_bad_step))
     sentences += _consequences(chain)
@@ -234,7 +236,7 @@ def _consequences(chain: Sequence[Finding]) -> list[str]:
     moments: dict[int, list[str]] = {}
     for finding in chain[1 : _TOLD + 1]:
         lead = finding.first_bad_step - root.first_bad_step
-        moments.setdefault(lead, []).append(_clause(finding.summary))
+        moments.setdefault(lead, []).append(_clause(finding.statement or finding.summary))
     told = [f"{_when(lead)}: {_sentence('; '.join(said))}" for lead, said in moments.items()]
     more = len(chain) - 1 - _TOLD
     return [*told, f"And {more} more."] if more > 0 else told

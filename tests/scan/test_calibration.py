@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from rlprobe import catalog
 from rlprobe.config import Config
 from rlprobe.report import calibration_text
-from rlprobe.scan.calibration import calibrate, merged
+from rlprobe.scan.calibration import _changes, calibrate, merged
 from rlprobe.scan.engine import scan
 from rlprobe.store.frame import frame_of
 from rlprobe.store.run import RunInfo
@@ -40,6 +41,14 @@ def test_the_smallest_change_that_is_quiet() -> None:
     assert learnt.expected <= 1
     config = merged(SELECT, [learnt])
     assert all(scan(run, config).verdict in {"pass", "not_judged"} for run in runs)
+
+
+def test_a_knob_that_counts_is_only_tried_with_whole_numbers() -> None:
+    tried = list(_changes(catalog.get("DIVERGENCE"), {}))
+    rows = [change["rows"] for change in tried if "rows" in change]
+    assert len(rows) > 3
+    assert all(isinstance(value, int) and value >= 2 for value in rows), rows
+    assert any(isinstance(change.get("rise"), float) for change in tried)
 
 
 def test_runs_without_alarms_teach_nothing() -> None:

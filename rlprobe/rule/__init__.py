@@ -1,0 +1,52 @@
+"""The words that a detector's rules are written in.
+
+    length = Signal.of(run, "completion_length_mean", minimum=8, above=0)
+    past = length.past(log=1.0, below=math.log(2), warmup=3, window=WHOLE)
+    short = Judged(length, bad=past.under(0.25))
+    for stretch in short.persistent():
+        yield finding(self, stretch, f"Length fell to {number(stretch.usual)}{SINCE}.", ...)
+
+signals     a metric over the logged steps, and what it was like before each of them
+episodes    where a rule says that it is bad, and the episodes of that
+ranks       one metric of all ranks
+rollouts    which recorded steps are read, and what belongs to a group
+events      what several rules ask of a run's events and of its kind
+wording     an episode in words
+
+Everything is an array over a signal's rows (its logged steps) and costs time linear in them.
+"""
+
+from rlprobe.rule.episodes import Change, Judged, Period, Stretch, known, stretch_of, together
+from rlprobe.rule.events import concerns_gradients, learns_by_reward, restarts
+from rlprobe.rule.ranks import RankGrid
+from rlprobe.rule.rollouts import first_bad_sampled, groups, sampled_steps
+from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
+from rlprobe.rule.wording import SINCE, finding, listed, restore
+from rlprobe.stats import number
+
+__all__ = [
+    "SINCE",
+    "WHOLE",
+    "Best",
+    "Change",
+    "Judged",
+    "Past",
+    "Period",
+    "RankGrid",
+    "Signal",
+    "Stretch",
+    "concerns_gradients",
+    "early",
+    "finding",
+    "first_bad_sampled",
+    "groups",
+    "known",
+    "learns_by_reward",
+    "listed",
+    "number",
+    "restarts",
+    "restore",
+    "sampled_steps",
+    "stretch_of",
+    "together",
+]

@@ -1,0 +1,26 @@
+"""What several rules ask of a run's events and of its kind."""
+
+from __future__ import annotations
+
+from rlprobe.detector import Event, RunContext
+
+GRADIENT_SOURCES = ("", "gradient", "grad", "weight", "weights", "parameter", "parameters")
+BY_REWARD = ("reward", "policy_loss", "kl_", "approx_kl", "advantage", "value_loss", "entropy")
+
+
+def concerns_gradients(event: Event) -> bool:
+    """Whether a `nan_detected` event is about gradients or weights."""
+    return str(event.data.get("source") or "").lower() in GRADIENT_SOURCES
+
+
+def restarts(run: RunContext) -> list[int]:
+    """Steps after the first at which a launch took over or was resumed, ascending."""
+    launches = [attempt.first_step for attempt in run.attempts if attempt.number > 1]
+    resumed = [event.step for event in run.events("resumed")]
+    steps = {step for step in (*launches, *resumed) if step is not None}
+    return sorted(step for step in steps if step > run.first_step)
+
+
+def learns_by_reward(run: RunContext) -> bool:
+    """Whether the loss is that of a policy gradient: around 0, signed, without a ratio."""
+    return any(run.names(prefix) for prefix in BY_REWARD)
