@@ -25,8 +25,9 @@ from rlprobe.errors import RlprobeError
 from rlprobe.importers import open_runs
 from rlprobe.scan.engine import scan
 from rlprobe.store.run import Run
-from tests.detectors.case_run import FOLDER, context_of, load_cases
+from rlprobe.testing import load_cases, run_of
 
+FOLDER = Path("tests/detectors").absolute()
 WORKERS = 2
 REPEATED = ("excerpt", "statement")
 SHOWN_LINES = 12  # of a difference
@@ -61,7 +62,7 @@ def _dump(source: Path, target: Path) -> int:
 def _of_cases(path: Path) -> Iterator[dict[str, Any]]:
     for case in load_cases(path):
         config = Config(knobs={path.stem.upper(): case.get("knobs", {})})
-        yield {"case": case["name"], **_report(context_of(case).run, config)}
+        yield {"case": case["name"], **_report(run_of(case), config)}
 
 
 def _of_log(path: Path) -> Iterator[dict[str, Any]]:

@@ -1,13 +1,14 @@
 """Finds detectors: the `detectors/` folder, the entry points of other packages, `--detectors DIR`.
 
 The only place that names them. The folder is loaded with `import_module`, because type checkers
-cannot follow its packaging (see docs/architecture.md).
+cannot follow its packaging.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import pkgutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -25,16 +26,16 @@ def load(folders: Sequence[Path] = ()) -> Mapping[str, type[Detector]]:
     Raises:
         DetectorError: a file cannot be imported, holds no detector, or repeats an id.
     """
-    found: dict[str, type[Detector]] = {}
+    by_id: dict[str, type[Detector]] = {}
     for module in _modules(folders):
         for detector in _detectors_in(module):
-            if found.setdefault(detector.id, detector) is not detector:
+            if by_id.setdefault(detector.id, detector) is not detector:
                 raise DetectorError(
                     f"Couldn't load detector '{detector.id}' from '{module.__name__}': "
                     "the id is taken",
                     hint="Give it another id.",
                 )
-    return dict(sorted(found.items()))
+    return dict(sorted(by_id.items()))
 
 
 def get(detector_id: str, folders: Sequence[Path] = ()) -> type[Detector]:
@@ -88,9 +89,11 @@ def _folder(folder: Path) -> Iterator[ModuleType]:
         if spec is None or spec.loader is None:
             continue
         module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module  # where dataclasses look up the annotations of its classes
         try:
             spec.loader.exec_module(module)
         except Exception as error:
+            del sys.modules[spec.name]
             raise DetectorError(f"Couldn't load detector file '{path}': {error}") from error
         yield module
 

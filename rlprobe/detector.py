@@ -157,9 +157,16 @@ class Constant:
     """A number that decides and is not for tuning, as the page shows it."""
 
     name: str
-    value: float
+    value: Any
     description: str
     source: str
+
+    @property
+    def shown(self) -> str:
+        """The value for people."""
+        if isinstance(self.value, tuple | list | frozenset):
+            return ", ".join(map(str, self.value))
+        return f"{self.value:g}" if isinstance(self.value, int | float) else str(self.value)
 
 
 class _Fixed(Generic[T]):

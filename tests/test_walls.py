@@ -29,6 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "scan": {"schema", "stats", "detector", "catalog", "config", "store"},
     "gate": {"config"},
     "report": {"schema", "stats", "detector", "catalog", "config", "store", "scan", "gate"},
+    "testing": {"schema", "detector", "catalog", "store", "scan"},
     "demo": {"recorder"},
 }
 DETECTORS_MAY_IMPORT = {"rlprobe.detector", "rlprobe.findings", "rlprobe.rule", "rlprobe.stats"}

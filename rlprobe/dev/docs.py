@@ -81,9 +81,8 @@ def _catalogue(detectors: Mapping[str, type[Detector]]) -> str:
 
 
 def detector_page(detector: type[Detector]) -> str:
-    """One detector's page: its docstring with headings, needs, causes and knobs."""
-    body = inspect.cleandoc(detector.__doc__ or "")
-    lines = [_heading(line) for line in body.splitlines()]
+    """One detector's page: what it says of itself, needs, causes, knobs and fixed numbers."""
+    lines = [_heading(line) for line in detector.page().splitlines()]
     needs = " or ".join(" with ".join(f"`{n}`" for n in group) for group in detector.needs)
     causes = ", ".join(detector.caused_by)
     parts = [
@@ -92,6 +91,7 @@ def detector_page(detector: type[Detector]) -> str:
         f"## Needs\n\n{needs or 'nothing: it always runs'}",
         f"## May be caused by\n\n{causes or 'nothing: it is a root'}",
         f"## Knobs\n\n{_knobs(detector)}",
+        *_constants(detector),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -122,6 +122,14 @@ def _knobs(detector: type[Detector]) -> str:
         for knob in detector.knobs()
     ]
     return _table(("knob", "default", "unit", "range", "meaning"), rows) if rows else "none"
+
+
+def _constants(detector: type[Detector]) -> list[str]:
+    rows = [
+        (f"`{item.name}`", item.shown, item.description, item.source or "our choice")
+        for item in detector.constants()
+    ]
+    return [f"## Fixed\n\n{_table(('name', 'value', 'meaning', 'source'), rows)}"] if rows else []
 
 
 def _format() -> str:

@@ -149,7 +149,7 @@ class $class_name(Detector):
 '''
 
 CASES = """\
-# $id: the format is described in case_run.py
+# $id: the format is described in rlprobe/testing/cases.py
 
 [[case]]
 name = "jumps and stays"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -35,12 +35,13 @@ def listing(detectors: Sequence[type[Detector]], layout: Layout) -> str:
 
 
 def page(detector: type[Detector], layout: Layout) -> str:
-    """One page: the docstring, what it needs, its knobs."""
+    """One page: what the detector says of itself, what it needs, its knobs and fixed numbers."""
     word = detector.severity.label
     lines = [Text(f"{detector.id}   {word}", style=SEVERITY_STYLES[word]), Text()]
-    text = escape.block(inspect.cleandoc(detector.__doc__ or ""))
+    text = escape.block(detector.page())
     lines += [Text(line, style="bold" if _is_heading(line) else "") for line in text]
-    lines += [Text(), *_relations(detector, layout.columns), *_knobs(detector, layout.columns)]
+    lines += [Text(), *_relations(detector, layout.columns)]
+    lines += [*_knobs(detector, layout.columns), *_constants(detector, layout.columns)]
     return paint(lines, layout)
 
 
@@ -63,6 +64,18 @@ def _knobs(detector: type[Detector], width: int) -> list[Text]:
     lines = [Text(), Text(f"Knobs ([knobs.{detector.id}] in rlprobe.toml)", style="bold")]
     for knob in knobs:
         lines += plain(wrap(_knob(knob), width, first="    ", rest="        "))
+    return lines
+
+
+def _constants(detector: type[Detector], width: int) -> list[Text]:
+    constants = detector.constants()
+    if not constants:
+        return []
+    lines = [Text(), Text("Fixed", style="bold")]
+    for item in constants:
+        source = f" ({item.source})" if item.source else ""
+        line = escape.line(f"{item.name} = {item.shown}: {item.description}{source}")
+        lines += plain(wrap(line, width, first="    ", rest="        "))
     return lines
 
 
@@ -96,10 +109,11 @@ def _document(detector: type[Detector]) -> dict[str, Any]:
         "id": detector.id,
         "severity": detector.severity.label,
         "title": detector.title(),
-        "page": inspect.cleandoc(detector.__doc__ or ""),
+        "page": detector.page(),
         "needs": [list(group) for group in detector.needs],
         "caused_by": list(detector.caused_by),
         "knobs": [_knob_document(knob) for knob in detector.knobs()],
+        "constants": [dataclasses.asdict(constant) for constant in detector.constants()],
     }
 
 

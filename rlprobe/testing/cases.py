@@ -1,6 +1,6 @@
 """Detector cases: a tiny run written down in TOML, and what a detector must say about it.
 
-`tests/detectors/<id in lower case>.toml` is a list of `[[case]]`:
+A file `<id in lower case>.toml` is a list of `[[case]]`:
 
     name       what is special about it, in a few words
     rows       number of rows (120); their steps are first, first + interval, …
@@ -43,25 +43,42 @@ from typing import Any
 
 import numpy as np
 
-from rlprobe.scan.context import Context
+from rlprobe.errors import InputError
 from rlprobe.store.frame import Frame, frame_of
 from rlprobe.store.run import RunInfo
 from rlprobe.store.table import TableRun
 from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray, Rollout
 
-FOLDER = Path(__file__).parent
-MISSING = "-"
+Case = Mapping[str, Any]
 Column = tuple[FloatArray, BoolArray]
 
+VERDICTS = ("fires", "quiet", "inconclusive", "not_checked")
+_FIELDS = (
+    "name rows first interval framework columns ranks settings events attempts samples knobs tags"
+)
+KEYS = frozenset((*_FIELDS.split(), *VERDICTS))
+_MISSING = "-"
 
-def load_cases(path: Path) -> list[dict[str, Any]]:
-    """The cases of one file."""
-    cases: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["case"]
+
+def load_cases(path: str | Path) -> list[dict[str, Any]]:
+    """The cases of one file.
+
+    Raises:
+        InputError: it cannot be read, is no TOML, or holds no list of cases.
+    """
+    try:
+        cases: list[dict[str, Any]] = tomllib.loads(Path(path).read_text(encoding="utf-8"))["case"]
+    except OSError as error:
+        raise InputError(f"Couldn't read the cases in '{path}': {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"Couldn't read the cases in '{path}': {error}") from error
+    except KeyError as error:
+        raise InputError(f"Couldn't read the cases in '{path}': there is no [[case]]") from error
     return cases
 
 
-def context_of(case: Mapping[str, Any]) -> Context:
-    """The run of a case, as detectors see it."""
+def run_of(case: Case) -> TableRun:
+    """The run that a case describes."""
     steps = _steps(case)
     events = tuple(Event(**{"step": None, **event}) for event in case.get("events", ()))
     info = RunInfo(
@@ -73,32 +90,31 @@ def context_of(case: Mapping[str, Any]) -> Context:
         attempts=tuple(Attempt(**attempt) for attempt in case.get("attempts", ())),
     )
     rollouts = [Rollout(**rollout) for rollout in case.get("samples", ())]
-    run = TableRun(
+    return TableRun(
         info, _frame(case, steps), ranks=_ranks(case, steps), events=events, rollouts=rollouts
     )
-    return Context(run)
 
 
-def _steps(case: Mapping[str, Any]) -> IntArray:
+def _steps(case: Case) -> IntArray:
     lengths = [len(spec) for spec in case.get("columns", {}).values() if isinstance(spec, list)]
     rows = int(case.get("rows", lengths[0] if lengths else 120))
     interval = int(case.get("interval", 1))
     return int(case.get("first", 1)) + interval * np.arange(rows, dtype=np.int64)
 
 
-def _frame(case: Mapping[str, Any], steps: IntArray) -> Frame:
+def _frame(case: Case, steps: IntArray) -> Frame:
     columns = case.get("columns", {})
-    return frame_of(steps, {name: column(spec, steps) for name, spec in columns.items()})
+    return frame_of(steps, {name: _column(spec, steps) for name, spec in columns.items()})
 
 
-def _ranks(case: Mapping[str, Any], steps: IntArray) -> Frame | None:
+def _ranks(case: Case, steps: IntArray) -> Frame | None:
     ranks = case.get("ranks", {})
     if not ranks:
         return None
     names = sorted({name for columns in ranks.values() for name in columns})
     absent: Column = (np.full(len(steps), np.nan), np.zeros(len(steps), dtype=np.bool_))
     parts = {
-        name: [column(own[name], steps) if name in own else absent for own in ranks.values()]
+        name: [_column(own[name], steps) if name in own else absent for own in ranks.values()]
         for name in names
     }
     return frame_of(
@@ -114,11 +130,11 @@ def _ranks(case: Mapping[str, Any], steps: IntArray) -> Frame | None:
     )
 
 
-def column(spec: Any, steps: IntArray) -> Column:
+def _column(spec: Any, steps: IntArray) -> Column:
     """Values and validity of one generated metric."""
     if isinstance(spec, list):
-        valid = np.array([value != MISSING for value in spec])
-        return np.array([np.nan if value == MISSING else value for value in spec], float), valid
+        valid = np.array([value != _MISSING for value in spec])
+        return np.array([np.nan if value == _MISSING else value for value in spec], float), valid
     values = _base(spec, len(steps))
     valid = np.ones(len(steps), dtype=np.bool_)
     for change in spec.get("set", ()):
@@ -144,7 +160,7 @@ def _change(
     first = change.get("at", change.get("from"))
     last = change.get("at", change.get("to", int(steps[-1])))
     rows = np.flatnonzero((steps >= first) & (steps <= last))[:: change.get("every", 1)]
-    if change.get("value") == MISSING:
+    if change.get("value") == _MISSING:
         valid[rows] = False
     elif "value" in change:
         values[rows] = change["value"]
