@@ -43,7 +43,7 @@ Judge = TypeVar("Judge", bound=Callable[..., Any])
 
 
 class RunContext(Protocol):
-    """What a detector may ask of a run. Every series is the run's line: latest attempt wins."""
+    """What a detector may ask of a run. Every series is of the run's lineage: latest attempt wins."""
 
     @property
     def framework(self) -> str | None:
@@ -52,12 +52,12 @@ class RunContext(Protocol):
 
     @property
     def first_step(self) -> int:
-        """First logged step of the run's line."""
+        """First logged step of the run's lineage."""
         ...
 
     @property
     def last_step(self) -> int:
-        """Last logged step of the run's line."""
+        """Last logged step of the run's lineage."""
         ...
 
     @property
