@@ -17,7 +17,7 @@ Everything is an array over a signal's rows (its logged steps) and costs time li
 """
 
 from rlprobe.rule.episodes import Change, Judged, Period, Stretch, known, stretch_of, together
-from rlprobe.rule.events import concerns_gradients, learns_by_reward, restarts
+from rlprobe.rule.events import concerns_gradients, is_signed, learns_by_reward, restarts
 from rlprobe.rule.ranks import RankGrid
 from rlprobe.rule.rollouts import first_bad_sampled, groups, sampled_steps
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
@@ -40,6 +40,7 @@ __all__ = [
     "finding",
     "first_bad_sampled",
     "groups",
+    "is_signed",
     "known",
     "learns_by_reward",
     "listed",

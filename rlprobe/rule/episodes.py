@@ -140,9 +140,17 @@ class Stretch:
         """From its onset: back over rows that had departed, and `slack` others at a time."""
         return self.starting(stats.extend_back(departed, self.start, slack=slack))
 
-    def beside(self, metric: str, rows: int = LOOK_BACK) -> Change:
-        """What another metric did: its median during the stretch and over the rows before it."""
+    def beside(
+        self, metric: str, rows: int | None = LOOK_BACK, *, unsigned: bool = False
+    ) -> Change:
+        """What another metric did: its median during the stretch and over the rows before it.
+
+        Args:
+            rows: so many before it; None: all of them.
+            unsigned: compare its absolute values.
+        """
         values = self.signal.beside(metric)
+        values = np.abs(values) if unsigned else values
         before = _ahead(values, self.start, rows)
         return Change(
             metric, stats.median(before), stats.median(values[self.rows]), stats.robust_std(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlprobe.detector import Event, RunContext
+from rlprobe.rule.signals import Signal
 
 GRADIENT_SOURCES = ("", "gradient", "grad", "weight", "weights", "parameter", "parameters")
 BY_REWARD = ("reward", "policy_loss", "kl_", "approx_kl", "advantage", "value_loss", "entropy")
@@ -24,3 +25,8 @@ def restarts(run: RunContext) -> list[int]:
 def learns_by_reward(run: RunContext) -> bool:
     """Whether the loss is that of a policy gradient: around 0, signed, without a ratio."""
     return any(run.names(prefix) for prefix in BY_REWARD)
+
+
+def is_signed(loss: Signal) -> bool:
+    """Whether a loss may be around or below 0, as that of a policy gradient is."""
+    return bool((loss.values < 0).any()) or learns_by_reward(loss.run)

@@ -156,6 +156,11 @@ class Past:
         """Rows below the level by so much."""
         return -self.rise > self._far(sigmas, at_least, floor)
 
+    def within(self, sigmas: float) -> BoolArray:
+        """Rows at most so many robust standard deviations above a level that is known."""
+        result: BoolArray = self.rise <= sigmas * self.robust_std
+        return result
+
     def _far(self, sigmas: float, at_least: float, floor: float) -> FloatArray:
         std = np.maximum(self.robust_std, floor)
         far: FloatArray = np.maximum(sigmas * std, at_least)
