@@ -14,7 +14,7 @@ from rlprobe import stats
 from rlprobe.detector import RunContext
 from rlprobe.findings import Evidence, State
 from rlprobe.rule.signals import Past, Signal
-from rlprobe.values import BoolArray, FloatArray
+from rlprobe.values import BoolArray, FloatArray, IntArray
 
 LOOK_BACK = 64  # rows before an episode that it is compared with
 SPAN, SHARE = 5, 0.8  # persistent: most of five rows in a row
@@ -255,6 +255,11 @@ class Judged:
         if self.departed is None:
             return tuple(stretches)
         return tuple(stretch.extend_back(self.departed, slack=slack) for stretch in stretches)
+
+    def bad_rows(self, stretch: Stretch) -> IntArray:
+        """The rows of a stretch that are surely bad."""
+        rows: IntArray = np.flatnonzero(self.bad[stretch.rows]) + stretch.start
+        return rows
 
     def level_at(self, stretch: Stretch) -> float:
         """The level at the onset of a stretch; NaN where none is known."""

@@ -93,9 +93,15 @@ class Signal:
         )
         return Past(scaled, baseline.center, baseline.robust_std, log is not None)
 
-    def best_level(self, rows: int = 16, *, warmup: int = 1) -> Best:
-        """The highest median of so many rows that the metric had reached before each row."""
-        past = self.past(warmup=warmup, window=rows)
+    def best_level(
+        self, rows: int = 16, *, warmup: int = 1, without: BoolArray | None = None
+    ) -> Best:
+        """The highest median of so many rows that the metric had reached before each row.
+
+        Args:
+            without: rows that are never learnt from.
+        """
+        past = self.past(warmup=warmup, window=rows, without=without)
         return Best(self.values, stats.rolling_max(past.center), past.robust_std)
 
 
@@ -178,6 +184,16 @@ class Best:
     values: FloatArray
     level: FloatArray
     robust_std: FloatArray
+
+    def z(self, least_share: float = 0.0) -> FloatArray:
+        """Distance from it in robust standard deviations.
+
+        Args:
+            least_share: no standard deviation counts as a smaller part of the level.
+        """
+        std = np.maximum(self.robust_std, least_share * np.abs(self.level))
+        result: FloatArray = (self.values - self.level) / np.maximum(std, 1e-9)
+        return result
 
     def lost(self, share: float) -> BoolArray:
         """Rows that have lost more than this part of it."""
