@@ -4,51 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Inconclusive,
-    RunContext,
-    Severity,
-    knob,
-)
-
-SIGNED_BY = ("reward", "policy_loss", "kl_", "approx_kl", "advantage", "value_loss", "entropy")
-EARLY = 16  # rows of the past below which its scatter is not known
-SCATTER_ROWS = 8  # rows of the past that a signed loss, and what agrees with it, needs
-EARLY_SIGMA = 0.1  # of the logarithm, in place of it
-LEAST_SIGMA = 0.02
-LEVEL_ROWS = 16  # rows whose median is the level: few, because a loss falls
-SURE_NATS = 2.0  # rise of one row that needs no past to speak of
-LASTING = 0.5  # part of the rise that must be gone for the loss to be back
-BACK_ROWS = 5  # rows after an episode that tell whether it came back
-GRADIENT_JUMP = 5.0  # times its own past: a gradient that says that a signed loss spikes
-KL_JUMP, KL_FLOOR = 10.0, 1.0
-VALUE_JUMP = 3.0
-CLUSTER = 3  # spikes of a signed loss that are more than chance
-START_ROWS, LONG_AGO = 3, 20  # a start-up spike of so few rows that passed so many rows ago
-
-
-@dataclass(frozen=True, slots=True)
-class _Loss:
-    """A loss with what it was like before each row, on the scale on which it is judged.
-
-    Attributes:
-        agrees: where the gradient or another metric jumps too; `out` where none is logged.
-    """
-
-    steps: stats.IntArray
-    values: stats.FloatArray
-    level: stats.FloatArray
-    out: stats.BoolArray
-    agrees: stats.BoolArray
-    signed: bool
+from rlprobe.detector import Detector, RunContext, fixed, knob, rule
+from rlprobe.findings import Evidence, Finding, Severity
+from rlprobe.rule import Judged, Signal, Stretch, early, finding, is_signed, number
 
 
 class LossSpike(Detector):
@@ -65,16 +27,14 @@ class LossSpike(Detector):
         in divergence or NaN.
 
     How it is computed
-        A likelihood loss (no rewards logged) is compared on a log scale with the median of its
-        past: a row above `rise` times that level, at least `least_nats` higher and outside
-        `sigmas` of its usual scatter is out. While fewer than sixteen rows are known, a rise of
-        2 nats in one row is needed. A signed loss of a policy gradient hovers around 0 and has no
-        ratio: it is judged in units of its own scatter, and a row counts only if the gradient
-        norm, the KL or the value loss jumps there too. Jumps at most `reach` rows apart are one
-        finding. Info are fewer than three rows of a signed loss, a single row at which the logged
-        gradient norm stays calm, and a short spike of the warm-up that has passed. `overflow`: in a
-        log too short for all that, a loss more than `at_overflow` times any before it, on a row at
-        which the loss scaler backs off.
+        A likelihood loss (no rewards logged, never negative) is compared on a log scale with the
+        median of sixteen rows of its past: a row above `rise` times that level, at least
+        `least_nats` higher and outside `sigmas` of its usual scatter is out. In the first sixteen
+        rows, a row that is out alone must be 2 nats higher. At most two rows back inside part a
+        jump. Half of the rise must be gone over the five rows after it; the last row may jump
+        alone. Info is a single row at which the gradient norm, the KL and the value loss stay calm,
+        if a gradient norm is logged, and a jump of up to three of the first sixteen rows that
+        passed twenty rows ago. All else is a warning.
 
     What to do
         If the loss came back at once: keep the batch and go on. If it comes again: clip the
@@ -109,213 +69,195 @@ class LossSpike(Detector):
     reach: int = knob(20, "rows between two jumps of one finding", unit="rows", minimum=1)
     at_overflow: float = knob(2.5, "times the largest loss before an overflow", minimum=1.5)
 
+    level_rows = fixed(16, "rows whose median is the level: few, because a loss falls")
+    early_rows = fixed(16, "rows of a run after which its scatter is known")
+    early_std = fixed(0.1, "of the logarithm, before: no scatter is smaller")
+    least_std = fixed(0.02, "of the loss or its logarithm: no scatter is smaller")
+    past_rows = fixed(8, "rows of the past that a signed loss, and what agrees with it, needs")
+    sure_nats = fixed(2.0, "rise of one row that needs no past to speak of")
+    pause = fixed(2, "rows back inside that do not part a jump")
+    back = fixed(0.5, "part of the rise that must be gone for the loss to be back")
+    back_rows = fixed(5, "rows after a jump that tell whether it came back")
+    cluster = fixed(3, "rows out that are more than chance")
+    warmup_rows = fixed(3, "rows of a jump that a warm-up may have")
+    long_ago = fixed(20, "rows since, after which it has passed")
+    gradient_times = fixed(5.0, "times its past: a gradient norm that agrees")
+    value_times = fixed(3.0, "times its past: a value loss that agrees")
+    kl_times = fixed(10.0, "times its past: a KL that agrees, if it is large")
+    large_kl = fixed(1.0, "nats from which a KL is large")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per jump, or per group of jumps, that came back."""
-        series = run.series("loss")
-        if series is None:
-            return
-        steps, values = stats.measured(series)
-        if len(steps) < 2:
-            raise Inconclusive(f"loss: {len(steps)} finite value, needs 2")
-        signed = _signed(run, values)
-        loss = (self._in_scatter if signed else self._in_nats)(run, steps, values)
-        found = [
-            episode
-            for episode in stats.episodes(loss.out, gap=self.reach if signed else 2)
-            if signed or _came_back(loss, episode)
-        ]
-        for episode in found:
-            yield _finding(run, loss, episode)
-        if not found and len(steps) < EARLY:
-            yield from self._overflows(run, steps, values)
+        loss = Signal.of(run, "loss", minimum=2)
+        jumps = list(self._signed(loss) if is_signed(loss) else self._likelihood(loss))
+        yield from jumps
+        if not jumps and len(loss) < self.early_rows:
+            yield from self._overflow(loss)
 
-    def _overflows(
-        self, run: RunContext, steps: stats.IntArray, values: stats.FloatArray
-    ) -> Iterator[Finding]:
-        scale = stats.at_steps(run.series("loss_scale"), steps)
-        highest = np.maximum.accumulate(np.abs(values))
-        jumps = values[1:] > self.at_overflow * highest[:-1]
-        for row in np.flatnonzero(jumps & (scale[1:] < scale[:-1])) + 1:
-            if row >= 2:
-                yield _overflow(run, steps, values, scale, int(row))
-                return
+    @rule(None)
+    def _likelihood(self, loss: Signal) -> Iterator[Finding]:
+        """The loss of a row is far above its level, as a ratio and in nats, and comes back."""
+        out = self._in_nats(loss)
+        grounds = out.bad.any() and loss.run.series("grad_norm") is not None
+        agrees = self._agrees(loss) if grounds else out.bad
+        for stretch in out.runs(gap=self.pause):
+            if self._came_back(stretch, out.level_at(stretch)):
+                odd = len(stretch) == 1 and not agrees[stretch.start]
+                yield self._finding(out, stretch, minor=self._minor(stretch, odd=odd))
 
-    def _in_nats(self, run: RunContext, steps: stats.IntArray, values: stats.FloatArray) -> _Loss:
-        scale = stats.logs(values, 1e-6)
-        limit = float(np.log(self.rise))
-        band = max(2 * limit, 4 * stats.noise(scale))
-        past = stats.past_baseline(scale, above=band, warmup=1, window=LEVEL_ROWS)
-        known = np.arange(len(scale)) >= EARLY
-        sigma = np.fmax(stats.scatter(scale), np.where(known, LEAST_SIGMA, EARLY_SIGMA))
-        level = np.exp(past.center)
-        up = values - level
-        rise = scale - past.center
+    @rule("signed")
+    def _signed(self, loss: Signal) -> Iterator[Finding]:
+        """The loss of a policy gradient hovers around 0 and has no ratio: a row is out that is
+        beyond `sigmas` of its own scatter, above or below, where the gradient norm, the KL or the
+        value loss jumps too, or is not finite. Jumps at most `reach` rows apart are one finding.
+        Info if fewer than three rows are out and it passes, else a warning.
+        """
+        band = max(self.sigmas * stats.noise(loss.values), self.least_std)
+        past = loss.past(above=band, below=band, warmup=self.past_rows)
+        far = past.above(sigmas=self.sigmas, floor=self.least_std)
+        far |= past.below(sigmas=self.sigmas, floor=self.least_std)
+        out = Judged(loss, far & self._agrees(loss) if far.any() else far, level=past.level)
+        for stretch in out.runs(gap=self.reach):
+            chance = len(out.bad_rows(stretch)) < self.cluster
+            yield self._finding(out, stretch, "signed", minor=chance and stretch.recovered)
+
+    @rule("overflow")
+    def _overflow(self, loss: Signal) -> Iterator[Finding]:
+        """In a log too short for all that, a loss is more than `at_overflow` times any before it,
+        on a row at which the loss scaler backs off. A warning.
+        """
+        scale = loss.beside("loss_scale")
+        highest = np.maximum.accumulate(np.abs(loss.values))
+        jumps = (loss.values > self.at_overflow * np.roll(highest, 1)) & (scale < np.roll(scale, 1))
+        for row in np.flatnonzero(jumps[2:])[:1] + 2:
+            stretch = Stretch(
+                loss, int(row), int(row), recovered=row < len(loss) - 1, sure=int(row)
+            )
+            yield self._overflowed(stretch, scale)
+
+    # --- a likelihood loss ------------------------------------------------------------------------
+
+    def _in_nats(self, loss: Signal) -> Judged:
+        limit = math.log(self.rise)
+        band = max(2 * limit, 4 * stats.noise(stats.logs(loss.values, 1e-6)))
+        past = loss.past(log=1e-6, above=band, warmup=1, window=self.level_rows)
+        known = ~early(self.early_rows, len(loss))
         # scatter from row to row, and the slower one that neighbouring rows share
-        usual = stats.past_baseline(rise, above=band, warmup=SCATTER_ROWS).robust_std
-        sigma = np.fmax(sigma, usual)
-        out = (rise > np.maximum(limit, self.sigmas * sigma)) & (up > self.least_nats)
-        out &= known | (up > SURE_NATS) | _continued(out)
-        judged = bool(out.any()) and run.series("grad_norm") is not None
-        agrees = _corroborated(run, steps) if judged else out
-        return _Loss(steps, values, level, out, agrees, signed=False)
+        quick = np.fmax(stats.scatter(past.scaled), np.where(known, self.least_std, self.early_std))
+        slow = loss.with_values(past.rise).past(above=band, warmup=self.past_rows).robust_std
+        nats = loss.values - past.level
+        out = past.rise > np.maximum(limit, self.sigmas * np.fmax(quick, slow))
+        out &= nats > self.least_nats
+        out &= known | (nats > self.sure_nats) | _neighbours(out)
+        return Judged(loss, out, level=past.level)
 
-    def _in_scatter(
-        self, run: RunContext, steps: stats.IntArray, values: stats.FloatArray
-    ) -> _Loss:
-        band = max(self.sigmas * stats.noise(values), LEAST_SIGMA)
-        past = stats.past_baseline(values, above=band, below=band, warmup=SCATTER_ROWS)
-        far = np.abs(stats.robust_z(values, past, LEAST_SIGMA)) > self.sigmas
-        if far.any():
-            far &= _corroborated(run, steps)
-        return _Loss(steps, values, past.center, far, far, signed=True)
+    def _came_back(self, stretch: Stretch, level: float) -> bool:
+        """Back to at most half of the rise; a single last row may still be a spike."""
+        if not stretch.recovered:
+            return len(stretch) == 1
+        after = stretch.signal.values[stretch.end + 1 :][: self.back_rows]
+        return stats.median(after) - level <= self.back * (float(stretch.values.max()) - level)
+
+    def _minor(self, stretch: Stretch, *, odd: bool) -> bool:
+        """Whether it is an odd batch, or a short jump of the warm-up that passed long ago."""
+        if stretch.start >= self.early_rows:
+            return odd and stretch.recovered
+        since = len(stretch.signal) - 1 - stretch.end
+        return len(stretch) <= self.warmup_rows and since >= self.long_ago
+
+    # --- what agrees ------------------------------------------------------------------------------
+
+    def _agrees(self, loss: Signal) -> stats.BoolArray:
+        """Where another metric jumps as well, at the row or beside it."""
+        jumps = _jumps(loss, "grad_norm", self.gradient_times)
+        jumps |= _jumps(loss, "value_loss", self.value_times)
+        jumps |= _jumps(loss, "kl_mean", self.kl_times, self.large_kl)
+        return jumps | _neighbours(jumps)
+
+    # --- findings ---------------------------------------------------------------------------------
+
+    def _finding(
+        self, out: Judged, stretch: Stretch, variant: str | None = None, *, minor: bool
+    ) -> Finding:
+        loss, level, rows = out.signal, out.level_at(stretch), out.bad_rows(stretch)
+        top = int(rows[np.argmax(np.abs(loss.values[rows] - level))])
+        step, value = int(loss.steps[top]), float(loss.values[top])
+        often = "once" if len(rows) == 1 else f"on {len(rows)} rows"
+        end = "and came back" if stretch.recovered else "on the last row"
+        return finding(
+            self,
+            stretch,
+            f"The loss jumped {often}, to {number(value)} at step {step:,} from a level of "
+            f"{number(level)}, {end}{_meaning(level, value, variant)}.",
+            variant=variant,
+            severity=Severity.INFO if minor else Severity.WARNING,
+            confidence=0.6 if minor else 0.85,
+            evidence=(
+                stretch.at_onset(level),
+                Evidence("loss", step, value, level, note="farthest from the level"),
+                stretch.in_all(len(rows), None, "rows out of the band"),
+                *(_beside(loss, metric, top) for metric in ("grad_norm", "kl_mean", "value_loss")),
+            ),
+            remedies=_cures(step, often=len(rows) >= self.cluster),
+        )
+
+    def _overflowed(self, stretch: Stretch, scale: stats.FloatArray) -> Finding:
+        row, step, value = stretch.start, stretch.first, stretch.onset
+        before = float(np.abs(stretch.signal.values[:row]).max())
+        backed_off = Evidence(
+            "loss_scale", step, float(scale[row]), float(scale[row - 1]), note="backed off"
+        )
+        return finding(
+            self,
+            stretch,
+            f"The loss jumped to {number(value)} at step {step:,}, from at most {number(before)} "
+            f"before, while the loss scaler backed off to {number(backed_off.value)}.",
+            variant="overflow",
+            confidence=0.6,
+            evidence=(stretch.at_onset(before, "against the largest before"), backed_off),
+            remedies=_cures(step, often=False),
+            metrics=("loss", "loss_scale"),
+        )
 
 
-def _signed(run: RunContext, values: stats.FloatArray) -> bool:
-    """Whether it is the loss of a policy gradient: it may be around or below 0."""
-    return bool((values < 0).any()) or any(run.names(prefix) for prefix in SIGNED_BY)
-
-
-def _continued(out: stats.BoolArray) -> stats.BoolArray:
-    """Rows out of the band whose neighbour is out too."""
-    near = np.zeros(len(out), dtype=np.bool_)
-    near[1:] |= out[:-1]
-    near[:-1] |= out[1:]
-    return out & near
-
-
-def _came_back(loss: _Loss, episode: stats.Episode) -> bool:
-    """Back to at most half of the rise; a single last row may still be a spike."""
-    if not episode.recovered:
-        return len(episode) == 1
-    base = loss.level[episode.start]
-    top = float(loss.values[episode.rows].max())
-    after = loss.values[episode.end + 1 : episode.end + 1 + BACK_ROWS]
-    return bool(stats.median(after) - base <= LASTING * (top - base))
-
-
-def _corroborated(run: RunContext, steps: stats.IntArray) -> stats.BoolArray:
-    """Where another metric jumps as well, at the row or beside it."""
-    jumps = _jumps(run, "grad_norm", steps, GRADIENT_JUMP, 0.0)
-    jumps |= _jumps(run, "kl_mean", steps, KL_JUMP, KL_FLOOR)
-    jumps |= _jumps(run, "value_loss", steps, VALUE_JUMP, 0.0)
-    near = jumps.copy()
-    near[1:] |= jumps[:-1]
-    near[:-1] |= jumps[1:]
+def _neighbours(mask: stats.BoolArray) -> stats.BoolArray:
+    """Rows next to one that is True."""
+    near = np.zeros(len(mask), dtype=np.bool_)
+    near[1:] |= mask[:-1]
+    near[:-1] |= mask[1:]
     return near
 
 
-def _jumps(
-    run: RunContext, metric: str, steps: stats.IntArray, times: float, floor: float
-) -> stats.BoolArray:
-    values = stats.at_steps(run.series(metric), steps)
-    broken = np.isinf(values) | (np.isnan(values) & np.isin(steps, _logged(run, metric)))
-    scale = stats.logs(np.abs(values), 1e-12)
-    limit = float(np.log(times))
-    past = stats.past_baseline(scale, above=limit, warmup=SCATTER_ROWS)
-    return broken | ((scale - past.center > limit) & (np.abs(values) > floor))
-
-
-def _logged(run: RunContext, metric: str) -> stats.IntArray:
-    series = run.series(metric)
-    return np.empty(0, dtype=np.int64) if series is None else series.steps
-
-
-def _finding(run: RunContext, loss: _Loss, episode: stats.Episode) -> Finding:
-    rows = np.flatnonzero(loss.out[episode.rows]) + episode.start
-    base = float(loss.level[rows[0]])
-    top = int(rows[int(np.argmax(np.abs(loss.values[rows] - base)))])
-    first, last = int(loss.steps[episode.start]), int(loss.steps[episode.end])
-    minor = episode.recovered and _harmless(loss, episode, rows)
-    return Finding(
-        detector="LOSS_SPIKE",
-        variant="signed" if loss.signed else None,
-        severity=Severity.INFO if minor else Severity.WARNING,
-        confidence=0.6 if minor else 0.85,
-        first_bad_step=first,
-        last_bad_step=last if episode.recovered else run.last_step,
-        state=stats.outcome(episode, ended=run.ended),
-        summary=_sentence(loss, rows, top, base, recovered=episode.recovered),
-        evidence=tuple(_evidence(run, loss, first, top, base, len(rows))),
-        remedies=_remedies(run, int(loss.steps[top]), len(rows)),
-        metrics=("loss",),
+def _jumps(loss: Signal, metric: str, factor: float, large: float = 0.0) -> stats.BoolArray:
+    """Where the size of a metric is so many times its past, and large, or not finite."""
+    series = loss.run.series(metric)
+    if series is None:
+        return np.zeros(len(loss), dtype=np.bool_)
+    size = np.abs(loss.beside(metric))
+    broken = np.isin(loss.steps, series.steps) & ~np.isfinite(size)
+    past = loss.with_values(size).past(
+        log=1e-12, above=math.log(factor), warmup=LossSpike.past_rows
     )
+    return broken | (past.times(factor) & (size > large))
 
 
-def _overflow(
-    run: RunContext,
-    steps: stats.IntArray,
-    values: stats.FloatArray,
-    scale: stats.FloatArray,
-    row: int,
-) -> Finding:
-    step, value, before = int(steps[row]), float(values[row]), float(np.abs(values[:row]).max())
-    on_last = row == len(steps) - 1
-    return Finding(
-        detector="LOSS_SPIKE",
-        variant="overflow",
-        severity=Severity.WARNING,
-        confidence=0.6,
-        first_bad_step=step,
-        last_bad_step=run.last_step if on_last else step,
-        state=("ended_run" if run.ended else "ongoing") if on_last else "recovered",
-        summary=(
-            f"The loss jumped to {stats.number(value)} at step {step:,}, from at most "
-            f"{stats.number(before)} before, while the loss scaler backed off to "
-            f"{stats.number(float(scale[row]))}."
-        ),
-        evidence=(
-            Evidence("loss", step, value, before, note="against the largest before"),
-            Evidence(
-                "loss_scale", step, float(scale[row]), float(scale[row - 1]), note="backed off"
-            ),
-        ),
-        remedies=_remedies(run, step, 1),
-        metrics=("loss", "loss_scale"),
-    )
+def _beside(loss: Signal, metric: str, row: int) -> Evidence | None:
+    value = float(loss.beside(metric)[row])
+    step = int(loss.steps[row])
+    return None if math.isnan(value) else Evidence(metric, step, value, note="at the same step")
 
 
-def _harmless(loss: _Loss, episode: stats.Episode, rows: stats.IntArray) -> bool:
-    """A chance jump, an odd batch, or a short jump of the warm-up that passed long ago."""
-    if loss.signed:
-        return len(rows) < CLUSTER
-    if len(rows) == 1 and episode.start >= EARLY and not loss.agrees[rows[0]]:
-        return True
-    passed = len(loss.steps) - 1 - episode.end
-    return episode.start < EARLY and len(episode) <= START_ROWS and passed >= LONG_AGO
+def _meaning(level: float, value: float, variant: str | None) -> str:
+    if variant == "signed":
+        return "; the gradient norm, KL or value loss agrees"
+    before, after = number(math.exp(-level)), number(math.exp(-min(value, 700.0)))
+    return f": the mean token probability went from {before} to {after}"
 
 
-def _sentence(loss: _Loss, rows: stats.IntArray, top: int, base: float, *, recovered: bool) -> str:
-    step, value = int(loss.steps[top]), float(loss.values[top])
-    often = "once" if len(rows) == 1 else f"on {len(rows)} rows"
-    end = "and came back" if recovered else "on the last row"
-    what = f"The loss jumped {often}, to {stats.number(value)} at step {step:,} from a level of"
-    if loss.signed:
-        return f"{what} {stats.number(base)}, {end}; the gradient norm, KL or value loss agrees."
-    odds = f"{stats.number(np.exp(-base))} to {stats.number(np.exp(-min(value, 700.0)))}"
-    return f"{what} {stats.number(base)}, {end}: the mean token probability went from {odds}."
-
-
-def _evidence(
-    run: RunContext, loss: _Loss, first: int, top: int, base: float, count: int
-) -> Iterator[Evidence]:
-    step = int(loss.steps[top])
-    yield Evidence("loss", first, _at(run, "loss", first), base, note="onset")
-    yield Evidence("loss", step, float(loss.values[top]), base, note="farthest from the level")
-    yield Evidence("loss", None, float(count), note="rows out of the band")
-    for name in ("grad_norm", "kl_mean", "value_loss"):
-        value = _at(run, name, step)
-        if not math.isnan(value):
-            yield Evidence(name, step, value, note="at the same step")
-
-
-def _at(run: RunContext, metric: str, step: int) -> float:
-    return float(stats.at_steps(run.series(metric), np.array([step], dtype=np.int64))[0])
-
-
-def _remedies(run: RunContext, step: int, count: int) -> tuple[str, ...]:
+def _cures(step: int, *, often: bool) -> tuple[str, ...]:
     batch = f"look at the batch of step {step:,}"
     calm = "clip the gradient norm; lower the learning rate or the second beta of Adam"
-    if count < CLUSTER:
+    if not often:
         return (batch, calm, "nothing more as long as it does not come again")
     return (
         calm,
