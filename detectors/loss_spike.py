@@ -10,7 +10,7 @@ import numpy as np
 from rlprobe import stats
 from rlprobe.detector import Detector, RunContext, fixed, knob, rule
 from rlprobe.findings import Evidence, Finding, Severity
-from rlprobe.rule import Judged, Signal, Stretch, early, finding, is_signed, number
+from rlprobe.rule import Judged, Signal, Stretch, early, finding, is_signed, number, stretch_from
 
 
 class LossSpike(Detector):
@@ -130,10 +130,7 @@ class LossSpike(Detector):
         highest = np.maximum.accumulate(np.abs(loss.values))
         jumps = (loss.values > self.at_overflow * np.roll(highest, 1)) & (scale < np.roll(scale, 1))
         for row in np.flatnonzero(jumps[2:])[:1] + 2:
-            stretch = Stretch(
-                loss, int(row), int(row), recovered=row < len(loss) - 1, sure=int(row)
-            )
-            yield self._overflowed(stretch, scale)
+            yield self._overflowed(stretch_from(loss, int(row), int(row)), scale)
 
     # --- a likelihood loss ------------------------------------------------------------------------
 

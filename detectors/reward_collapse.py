@@ -2,69 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Inconclusive,
-    RunContext,
-    Series,
-    Severity,
-    knob,
+from rlprobe.detector import Detector, RunContext, fixed, knob, rule
+from rlprobe.findings import Finding, Severity
+from rlprobe.rule import (
+    SINCE,
+    WHOLE,
+    Judged,
+    Signal,
+    Stretch,
+    early,
+    finding,
+    number,
+    restore,
+    stretch_from,
 )
-
-MIN_POINTS = 6
-SPAN = 5  # rows that are looked at together
-LASTING = 0.8  # share of them that must be low
-EARLY = 8  # rows of the past below which its scatter is not known
-EARLY_SHARE = 0.05  # part of the range that must be left, while it is not
-BEST_ROWS = 16  # rows whose median counts as a level that was reached
-LEFT = 0.25  # part of the range below the best level at which the fall has begun
-LEAST_SIGMA = 0.05  # relative to the best level
-BAND = 4  # scatters below the level that are still learnt from
-USUAL_SIGMAS = 3  # of its distances from the best level before
-PASSING = 10  # an episode of fewer rows that passes is only info
-ALL_LOST = 0.1  # part of the range, of which nothing worth the name is left
-GONE = 1e-9
-ALIVE = 0.7  # share of the rows before it on which a dead component had been earned
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """A reward with the best level before each row and what lay below it.
-
-    Attributes:
-        range: from the lowest level so far, at most 0, to the best.
-        spread: scatter of the past.
-    """
-
-    series: Series
-    best: stats.FloatArray
-    range: stats.FloatArray
-    spread: stats.FloatArray
-
-    @property
-    def left(self) -> stats.BoolArray:
-        """Where the reward has clearly left the best level, also beyond its usual scatter."""
-        least = 3 * np.maximum(self.spread, LEAST_SIGMA * np.abs(self.best))
-        result: stats.BoolArray = self.best - self.series.values > np.maximum(
-            least, LEFT * self.range
-        )
-        return result
 
 
 class RewardCollapse(Detector):
     """The reward falls far below the best level that the run had reached, and stays down.
 
     What it detects
-        The mean reward loses a large part of what it had gained, for several rows. `component`: one
-        reward function that had been earned on most rows is exactly 0 from some step on.
+        The mean reward loses a large part of what it had gained, for several rows; or a reward
+        function that had been earned gives nothing any more.
 
     Why it matters
         The policy is unlearning, or the reward function has broken: a verifier that fails gives 0
@@ -76,8 +41,9 @@ class RewardCollapse(Detector):
         most 0) to the best, lie outside `sigmas` of the scatter, and are lower than the dips that
         the run had before; most of five in a row must be. With less than eight rows before it, next
         to nothing of the reward may be left. The onset is walked back to where the reward had
-        clearly left the best level. A component is dead when it is exactly 0 for `dead_rows` rows
-        up to the end.
+        clearly left the best level. It is critical if it does not recover and a tenth of the range
+        or less is left; info if it passes within ten rows. A fall after a component died is its
+        consequence, and not told again.
 
     What to do
         Look at what broke first: gradient, KL, entropy and length before the onset. Test the
@@ -124,139 +90,124 @@ class RewardCollapse(Detector):
         10, "rows at exactly 0 that make a component dead", unit="rows", minimum=3
     )
 
+    points = fixed(6, "rewards that are needed")
+    best_rows = fixed(16, "rows whose median is a level that was reached")
+    early_rows = fixed(8, "rows of a run after which its scatter is known")
+    early_share = fixed(0.05, "of the range that may be left before")
+    usual_stds = fixed(3, "robust standard deviations: a dip within them is one of the usual")
+    departed_stds = fixed(3, "robust standard deviations below the best level: the fall began")
+    departed_share = fixed(0.25, "of the range below the best level: the fall began")
+    least_std = fixed(0.05, "of the best level: no scatter is smaller where a fall began")
+    passing = fixed(10, "rows below which an episode that passes is worth knowing, no more")
+    nothing_left = fixed(0.1, "of the range: nothing worth the name is left")
+    zero = fixed(1e-9, "a reward, or a range of rewards, that counts as 0")
+    lived_rows = fixed(64, "rows before a component died that show that it had lived")
+    alive = fixed(0.7, "share of them on which it was earned")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
-        """Stretches of low reward, then components that died."""
-        series = run.series("reward_mean")
-        if series is None:
-            return
-        parts = run.names("reward_component/")
-        dead = [finding for name in parts for finding in self._dead(run, name)]
+        """Components that died, then stretches of low reward before that."""
+        reward = Signal.of(run, "reward_mean", minimum=0)
+        dead = list(self._component(run))
         yield from dead
-        steps, values = stats.measured(series)
-        if len(steps) < MIN_POINTS:
-            raise Inconclusive(f"reward: {len(steps)} points, needs {MIN_POINTS}")
-        view = _view(Series(series.name, steps, values))
-        for episode in stats.persistent(self._low(view), width=SPAN, share=LASTING, gap=SPAN):
-            onset = stats.extend_back(view.left, episode.start)
-            if not any(finding.first_bad_step <= steps[episode.start] for finding in dead):
-                whole = stats.Episode(onset, episode.end, episode.recovered)
-                yield self._finding(run, view, whole)
+        reward.require(self.points)
+        yield from self._mean(reward, min((item.first_bad_step for item in dead), default=math.inf))
 
-    def _low(self, view: _View) -> stats.BoolArray:
-        lost = view.best - view.series.values
-        low = (lost > self.drop * view.range) & (lost > self.sigmas * view.spread)
-        low &= view.range > GONE
-        if not low.any():
-            return low
-        early = np.arange(len(lost)) < EARLY
-        nothing = lost >= (1 - EARLY_SHARE) * view.range
-        result: stats.BoolArray = low & (~early | nothing) & ~(lost <= _usual_dip(lost, low))
-        return result
+    @rule("component")
+    def _component(self, run: RunContext) -> Iterator[Finding]:
+        """A reward function that had been earned on eight rows, and on most of the sixty-four
+        before, is exactly 0 for `dead_rows` rows up to the end. Critical.
+        """
+        for name in run.names("reward_component/"):
+            part = Signal.logged(run, name)
+            if part is not None:
+                yield from self._if_dead(part)
 
-    def _finding(self, run: RunContext, view: _View, episode: stats.Episode) -> Finding:
-        steps, values = view.series.steps, view.series.values
-        first, last = int(steps[episode.start]), int(steps[episode.end])
-        best = float(view.best[episode.start])
-        now = stats.median(values[episode.rows])
-        lowest = best - float(view.range[episode.start])
-        return Finding(
-            detector=self.id,
-            severity=_severity(episode, left=(now - lowest) / (best - lowest)),
-            confidence=0.9 if len(episode) >= 2 * SPAN else 0.75,
-            first_bad_step=first,
-            last_bad_step=last if episode.recovered else run.last_step,
-            state=stats.outcome(episode, ended=run.ended),
-            summary=(
-                f"The mean reward fell from {stats.number(best)} to {stats.number(now)} from step "
-                f"{first:,} on and stayed there for {len(episode):,} rows."
-            ),
+    @rule(None)
+    def _mean(self, reward: Signal, until: float) -> Iterator[Finding]:
+        """The mean reward is far below its best level, for a share of its range and by scatter."""
+        best, lowest, std = self._levels(reward)
+        lost, extent = best - reward.values, best - lowest
+        low = (lost > self.drop * extent) & (lost > self.sigmas * std) & (extent > self.zero)
+        if low.any():
+            dips = reward.with_values(lost).past(warmup=self.early_rows, window=WHOLE, without=low)
+            gone = lost >= (1 - self.early_share) * extent
+            low &= ~early(self.early_rows, len(reward)) | gone
+            low &= ~dips.within(self.usual_stds)
+        scatter = self.departed_stds * np.maximum(std, self.least_std * np.abs(best))
+        departed = lost > np.maximum(scatter, self.departed_share * extent)
+        for stretch in Judged(reward, low, departed).persistent():
+            if reward.steps[stretch.sure] < until:
+                yield self._low(stretch, float(best[stretch.start]), float(lowest[stretch.start]))
+
+    def _levels(
+        self, reward: Signal
+    ) -> tuple[stats.FloatArray, stats.FloatArray, stats.FloatArray]:
+        """The best level, the lowest (at most 0), and the scatter, before each row."""
+        noise = stats.noise(reward.values)
+        band = max(4 * noise, self.least_std * stats.median(np.abs(reward.values)))
+        level = reward.past(below=band, warmup=1, window=self.best_rows).level
+        std = reward.past(below=band, warmup=self.early_rows).robust_std
+        # a long fall widens the scatter of the past; the scatter from row to row stays what it was
+        std = np.clip(np.where(np.isnan(std), noise, std), noise / 2, 1.25 * noise)
+        return stats.rolling_max(level), np.minimum(0.0, np.fmin.accumulate(level)), std
+
+    def _if_dead(self, part: Signal) -> Iterator[Finding]:
+        earned = np.flatnonzero(np.abs(part.values) > self.zero)
+        if len(earned) < self.early_rows:
+            return
+        stretch = stretch_from(part, int(earned[-1]) + 1)
+        before = part.values[max(0, stretch.start - self.lived_rows) : stretch.start]
+        alive = np.mean(np.abs(before) > self.zero)
+        if len(stretch) >= self.dead_rows and alive >= self.alive:
+            yield self._dead(stretch, stats.median(before))
+
+    def _low(self, stretch: Stretch, best: float, lowest: float) -> Finding:
+        now = stretch.usual
+        return finding(
+            self,
+            stretch,
+            f"The mean reward fell from {number(best)} to {number(now)}{SINCE} and stayed there "
+            f"for {len(stretch):,} rows.",
+            severity=self._severity(stretch, left=(now - lowest) / (best - lowest)),
+            confidence=0.9 if len(stretch) >= 10 else 0.75,
             evidence=(
-                Evidence("reward_mean", first, float(values[episode.start]), best, note="onset"),
-                Evidence("reward_mean", None, now, best, note="median since, against the best"),
-                Evidence("reward_mean", None, float(len(episode)), note="rows"),
+                stretch.at_onset(best),
+                stretch.in_all(now, best, "median since, against the best"),
+                stretch.in_all(len(stretch), None, "rows"),
             ),
-            remedies=_remedies(run, first),
-            metrics=("reward_mean",),
+            remedies=_cures(stretch),
         )
 
-    def _dead(self, run: RunContext, name: str) -> Iterator[Finding]:
-        series = run.series(name)
-        if series is None:
-            return
-        steps, values = stats.measured(series)
-        earned = np.flatnonzero(np.abs(values) > GONE)
-        if len(earned) < EARLY:
-            return
-        start = int(earned[-1]) + 1
-        before = values[max(0, start - 8 * EARLY) : start]
-        alive = float((np.abs(before) > GONE).mean())
-        if len(values) - start < self.dead_rows or alive < ALIVE:
-            return
-        yield _component(run, name, steps, start, before)
+    def _severity(self, stretch: Stretch, left: float) -> Severity:
+        if stretch.recovered:
+            return Severity.INFO if len(stretch) < self.passing else Severity.WARNING
+        return Severity.CRITICAL if left <= self.nothing_left else Severity.WARNING
+
+    def _dead(self, stretch: Stretch, usual: float) -> Finding:
+        name = stretch.signal.metric.removeprefix("reward_component/")
+        return finding(
+            self,
+            stretch,
+            f"The reward function '{name}' gives exactly 0{SINCE}, for {len(stretch):,} rows; "
+            f"before, its median was {number(usual)}.",
+            variant="component",
+            confidence=0.9,
+            evidence=(
+                stretch.at_onset(usual, "exactly 0 against the median before"),
+                stretch.in_all(len(stretch), None, "rows at exactly 0"),
+            ),
+            remedies=(
+                f"test '{name}' by hand on a right answer: has the verifier, its service or the "
+                "data changed?",
+                f"{restore(stretch.first)} once it works again",
+            ),
+        )
 
 
-def _view(series: Series) -> _View:
-    values = series.values
-    noise = stats.noise(values)
-    band = max(BAND * noise, LEAST_SIGMA * stats.median(np.abs(values)))
-    level = stats.past_baseline(values, below=band, warmup=1, window=BEST_ROWS)
-    past = stats.past_baseline(values, below=band, warmup=EARLY)
-    # a long fall widens the scatter of the past; the scatter from row to row stays what it was
-    spread = np.minimum(np.where(np.isnan(past.robust_std), noise, past.robust_std), 1.25 * noise)
-    best = stats.rolling_max(level.center)
-    lowest = np.minimum(0.0, np.fmin.accumulate(level.center))
-    return _View(series, best, best - lowest, np.maximum(spread, noise / 2))
-
-
-def _usual_dip(lost: stats.FloatArray, low: stats.BoolArray) -> stats.FloatArray:
-    """How far below its best the reward has been now and then, before each row."""
-    past = stats.past_baseline(np.where(low, np.nan, lost), warmup=EARLY, window=stats.MAX_BLOCKS)
-    return past.center + USUAL_SIGMAS * past.robust_std
-
-
-def _component(
-    run: RunContext, name: str, steps: stats.IntArray, start: int, before: stats.FloatArray
-) -> Finding:
-    first, rows = int(steps[start]), len(steps) - start
-    usual = stats.median(before)
-    short = name.removeprefix("reward_component/")
-    return Finding(
-        detector="REWARD_COLLAPSE",
-        variant="component",
-        severity=Severity.CRITICAL,
-        confidence=0.9,
-        first_bad_step=first,
-        last_bad_step=run.last_step,
-        state="ended_run" if run.ended else "ongoing",
-        summary=(
-            f"The reward function '{short}' gives exactly 0 from step {first:,} on, for {rows:,} "
-            f"rows; before, its median was {stats.number(usual)}."
-        ),
-        evidence=(
-            Evidence(name, first, 0.0, usual, note="exactly 0 against the median before"),
-            Evidence(name, None, float(rows), note="rows at exactly 0"),
-        ),
-        remedies=(
-            f"test '{short}' by hand on a right answer: has the verifier, its service or the data "
-            "changed?",
-            f"restore a checkpoint from before step {first:,} once it works again",
-        ),
-        metrics=(name,),
-    )
-
-
-def _severity(episode: stats.Episode, left: float) -> Severity:
-    if episode.recovered and len(episode) < PASSING:
-        return Severity.INFO
-    return Severity.CRITICAL if left <= ALL_LOST and not episode.recovered else Severity.WARNING
-
-
-def _remedies(run: RunContext, first: int) -> tuple[str, ...]:
-    at = np.array([first], dtype=np.int64)
-    cut = float(stats.at_steps(run.series("truncation_rate"), at)[0])
+def _cures(stretch: Stretch) -> tuple[str, ...]:
     verifier = "test the reward function by hand on a right answer: does it still pass?"
-    restore = f"restore a checkpoint from before step {first:,}"
     calm = "lower the learning rate, or raise the KL coefficient"
-    if cut >= 0.5:
-        return ("look at truncated completions first: they have no answer", restore, verifier, calm)
-    return (verifier, restore, calm)
+    back = restore(stretch.first)
+    if stretch.signal.beside("truncation_rate")[stretch.start] >= 0.5:
+        return ("look at truncated completions first: they have no answer", back, verifier, calm)
+    return (verifier, back, calm)

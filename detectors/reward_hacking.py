@@ -11,7 +11,18 @@ import numpy as np
 from rlprobe import stats
 from rlprobe.detector import Detector, RunContext, fixed, knob, rule
 from rlprobe.findings import Evidence, Finding, Severity
-from rlprobe.rule import SINCE, Best, Judged, Signal, Stretch, finding, known, number, restore
+from rlprobe.rule import (
+    SINCE,
+    Best,
+    Judged,
+    Signal,
+    Stretch,
+    finding,
+    known,
+    number,
+    restore,
+    stretch_from,
+)
 
 
 class RewardHacking(Detector):
@@ -184,8 +195,10 @@ class RewardHacking(Detector):
             if not lost[-2:].all() or not _at_its_best(reward, heights, int(score.steps[-2])):
                 continue
             now, top = stats.median(score.values[-2:]), float(best[-1])
+            first = score.steps[stats.extend_back(lost, len(lost) - 1)]
+            row = min(int(np.searchsorted(reward.steps, first)), len(reward) - 1)
             yield self._rise(
-                _from(reward, int(score.steps[stats.extend_back(lost, len(lost) - 1)])),
+                stretch_from(reward, row),
                 heights,
                 variant="evaluation",
                 reason=f"while {score.metric} fell from {number(top)} to {number(now)}",
@@ -273,9 +286,3 @@ def _sign(metric: str, now: float, before: float, note: str) -> Evidence:
 def _at_its_best(reward: Signal, best: Best, step: int) -> bool:
     since = reward.values[reward.steps >= step]
     return stats.median(since) >= float(best.level[-1] - best.robust_std[-1])
-
-
-def _from(reward: Signal, step: int) -> Stretch:
-    """The rows from a step to the end."""
-    row = min(int(np.searchsorted(reward.steps, step)), len(reward) - 1)
-    return Stretch(reward, row, len(reward) - 1, recovered=False, sure=row)

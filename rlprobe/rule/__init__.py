@@ -16,7 +16,16 @@ wording     an episode in words
 Everything is an array over a signal's rows (its logged steps) and costs time linear in them.
 """
 
-from rlprobe.rule.episodes import Change, Judged, Period, Stretch, known, stretch_of, together
+from rlprobe.rule.episodes import (
+    Change,
+    Judged,
+    Period,
+    Stretch,
+    known,
+    stretch_from,
+    stretch_of,
+    together,
+)
 from rlprobe.rule.events import concerns_gradients, is_signed, learns_by_reward, restarts
 from rlprobe.rule.ranks import RankGrid
 from rlprobe.rule.rollouts import first_bad_sampled, groups, sampled_steps
@@ -48,6 +57,7 @@ __all__ = [
     "restarts",
     "restore",
     "sampled_steps",
+    "stretch_from",
     "stretch_of",
     "together",
 ]

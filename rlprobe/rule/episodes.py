@@ -271,6 +271,13 @@ def stretch_of(signal: Signal, episode: stats.Episode) -> Stretch:
     return Stretch(signal, episode.start, episode.end, episode.recovered, episode.start)
 
 
+def stretch_from(signal: Signal, start: int, end: int | None = None) -> Stretch:
+    """The rows from `start` to `end`, or to the last, as an episode of a signal."""
+    last = len(signal) - 1
+    end = last if end is None else end
+    return Stretch(signal, start, end, end < last, start)
+
+
 def _ahead(values: FloatArray, row: int, rows: int | None) -> FloatArray:
     return values[:row] if rows is None else values[max(0, row - rows) : row]
 
