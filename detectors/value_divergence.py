@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-import numpy as np
-
 from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Inconclusive,
-    RunContext,
-    Severity,
-    knob,
-)
-
-MIN_POINTS = 8
-SPAN = 5  # rows that are looked at together
-LASTING = 0.8  # share of them that must be bad
-KNEW = 0.1  # explained variance that shows that the critic had learnt
-NEGATIVE = -0.05  # below it, the critic is worse than a constant
-LEAST_SIGMA = 0.15  # of the logarithm
-LOOK_BACK = 64
+from rlprobe.detector import Detector, RunContext, fixed, knob, rule
+from rlprobe.findings import Finding, Severity
+from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding, number, stretch_from
 
 
 class ValueDivergence(Detector):
     """The critic predicts worse than a constant for long, or its loss leaves its range.
 
     What it detects
-        `explained_variance`: below zero for many rows, after it had been above, or from the first
-        row to the last. `value_loss`: far above its own past for several rows.
+        An explained variance below zero for many rows, after it had been above, or from the first
+        row to the last; or a value loss far above its own past for several rows.
 
     Why it matters
         Advantages are returns minus the critic's guess. A critic that is worse than a constant
@@ -39,11 +24,8 @@ class ValueDivergence(Detector):
         the policy.
 
     How it is computed
-        Explained variance: most of `rows` rows in a row below zero, after a past with a median
-        above 0.1; or on nearly all of at least five times as many rows. NaN is passed over: it
-        stands for returns without variance. Value loss: on a log scale, above `ratio` times the
-        median of its past, which stands still meanwhile, on most of five rows in a row; the onset
-        is walked back to where it left its scatter. It is info if the reward rose with it.
+        Each of the two is compared with its own past, which stands still while it is outside.
+        Values that are not finite are passed over: NaN stands for returns without variance.
 
     What to do
         Lower the critic's learning rate, clip the value loss, normalise returns, warm the critic
@@ -78,127 +60,87 @@ class ValueDivergence(Detector):
     rows: int = knob(10, "rows with a negative explained variance", unit="rows", minimum=2)
     ratio: float = knob(5, "times the value loss's own past", minimum=1.5)
 
-    def scan(self, run: RunContext) -> Iterator[Finding]:
-        """The explained variance, then the value loss."""
-        short = []
-        for name, judge in (("explained_variance", self._variance), ("value_loss", self._loss)):
-            series = run.series(name)
-            if series is None:
-                continue
-            steps, values = stats.measured(series)
-            yield from judge(run, steps, values)
-            if len(steps) < MIN_POINTS:
-                short.append(f"{name}: {len(steps)} points, needs {MIN_POINTS}")
-        if short:
-            raise Inconclusive("; ".join(short))
+    points = fixed(8, "values that are needed, and a past that the critic may have learnt in")
+    knew = fixed(0.1, "explained variance that shows that the critic had learnt")
+    negative = fixed(-0.05, "explained variance with which it is worse than a constant")
+    always = fixed(0.9, "share of all rows that a critic which never learnt is worse on")
+    least_std = fixed(0.15, "of the logarithm of the value loss: none is steadier")
+    bad_stds = fixed(4, "robust standard deviations that a value loss must be above its level")
+    departed_stds = fixed(3, "robust standard deviations above its level: the rise began")
 
-    def _variance(
-        self, run: RunContext, steps: stats.IntArray, values: stats.FloatArray
-    ) -> Iterator[Finding]:
-        width = self.rows
-        if len(values) < width:
+    @rule("explained_variance")
+    def _variance(self, run: RunContext) -> Iterator[Finding]:
+        """Most of `rows` rows in a row are below -0.05, after the median of the past had been above
+        0.1; or more than nine tenths of at least five times as many rows, if it never had been.
+        A warning.
+        """
+        variance = Signal.logged(run, "explained_variance")
+        if variance is None:
             return
-        past = stats.past_baseline(values, below=KNEW, warmup=MIN_POINTS)
-        knew = stats.rolling_max(past.center) > KNEW
-        below = values < NEGATIVE
-        for episode in stats.persistent(below & knew, width=width, share=LASTING, gap=width):
-            start = stats.extend_back(below & knew, episode.start)
-            whole = stats.Episode(start, episode.end, episode.recovered)
-            best = float(stats.rolling_max(past.center)[start])
-            yield _blind(run, steps, values, whole, best)
-        if not knew.any() and len(values) >= 5 * width and below.mean() > 1 - KNEW:
-            yield _blind(run, steps, values, stats.Episode(0, len(values) - 1, recovered=False), 0)
+        variance.require(self.points)
+        past = variance.past(below=self.knew, warmup=self.points)
+        best = stats.rolling_max(past.level)
+        below, knew = variance.values < self.negative, best > self.knew
+        if len(variance) >= self.rows:
+            for stretch in Judged(variance, below & knew, below & knew).persistent(self.rows):
+                yield self._blind(stretch, float(best[stretch.start]))
+        if len(variance) >= 5 * self.rows and not knew.any() and below.mean() > self.always:
+            yield self._blind(stretch_from(variance, 0), 0.0)
 
-    def _loss(
-        self, run: RunContext, steps: stats.IntArray, values: stats.FloatArray
-    ) -> Iterator[Finding]:
-        if len(values) < MIN_POINTS:
+    @rule("value_loss")
+    def _loss(self, run: RunContext) -> Iterator[Finding]:
+        """On a log scale, the value loss is above `ratio` times the median of its past, and outside
+        four times its scatter, on most of five rows in a row. The onset is walked back to where it
+        left three times its scatter. A warning, but info if the reward rose with it.
+        """
+        loss = Signal.logged(run, "value_loss")
+        if loss is None:
             return
-        scale = stats.logs(values, 1e-12)
-        limit = float(np.log(self.ratio))
-        past = stats.past_baseline(scale, above=limit / 2, warmup=MIN_POINTS // 2)
-        sigma = np.maximum(past.robust_std, LEAST_SIGMA)
-        rise = scale - past.center
-        bad = rise > np.maximum(limit, 4 * sigma)
-        for episode in stats.persistent(bad, width=SPAN, share=LASTING, gap=SPAN):
-            start = stats.extend_back(rise > 3 * sigma, episode.start)
-            whole = stats.Episode(start, episode.end, episode.recovered)
-            yield _loud(run, steps, values, whole, float(np.exp(past.center[start])))
+        loss.require(self.points)
+        limit = math.log(self.ratio)
+        past = loss.past(log=1e-12, above=limit / 2, warmup=self.points // 2)
+        bad = past.above(sigmas=self.bad_stds, at_least=limit, floor=self.least_std)
+        departed = past.above(sigmas=self.departed_stds, floor=self.least_std)
+        for stretch in Judged(loss, bad, departed).persistent():
+            yield self._loud(stretch, float(past.level[stretch.start]))
 
+    def _blind(self, stretch: Stretch, best: float) -> Finding:
+        history = f"after it had reached {number(best)}" if best > 0 else "from the first row on"
+        return finding(
+            self,
+            stretch,
+            f"The critic is worse than a constant{SINCE}: explained variance "
+            f"{number(stretch.usual)}, {history}.",
+            variant="explained_variance",
+            confidence=0.8 if best > 0 else 0.65,
+            evidence=(
+                stretch.at_onset(0.0),
+                stretch.in_all(stretch.usual, best, "median since"),
+            ),
+            remedies=(
+                "normalise the returns, and clip the value loss",
+                "lower the critic's learning rate, or warm it up before the policy moves",
+                "check that the critic sees the same tokens and masks as the policy",
+            ),
+        )
 
-def _blind(
-    run: RunContext,
-    steps: stats.IntArray,
-    values: stats.FloatArray,
-    episode: stats.Episode,
-    best: float,
-) -> Finding:
-    first, last = int(steps[episode.start]), int(steps[episode.end])
-    usual = stats.median(values[episode.rows])
-    history = f"after it had reached {stats.number(best)}" if best > 0 else "from the first row on"
-    return Finding(
-        detector="VALUE_DIVERGENCE",
-        variant="explained_variance",
-        severity=Severity.WARNING,
-        confidence=0.8 if best > 0 else 0.65,
-        first_bad_step=first,
-        last_bad_step=last if episode.recovered else run.last_step,
-        state=stats.outcome(episode, ended=run.ended),
-        summary=(
-            f"The critic is worse than a constant from step {first:,} on: explained variance "
-            f"{stats.number(usual)}, {history}."
-        ),
-        evidence=(
-            Evidence("explained_variance", first, float(values[episode.start]), 0.0, note="onset"),
-            Evidence("explained_variance", None, usual, float(best), note="median since"),
-        ),
-        remedies=(
-            "normalise the returns, and clip the value loss",
-            "lower the critic's learning rate, or warm it up before the policy moves",
-            "check that the critic sees the same tokens and masks as the policy",
-        ),
-        metrics=("explained_variance",),
-    )
-
-
-def _loud(
-    run: RunContext,
-    steps: stats.IntArray,
-    values: stats.FloatArray,
-    episode: stats.Episode,
-    base: float,
-) -> Finding:
-    first, last = int(steps[episode.start]), int(steps[episode.end])
-    usual = stats.median(values[episode.rows])
-    before = stats.median(values[max(0, episode.start - LOOK_BACK) : episode.start])
-    earned = _reward_rose(run, steps, episode)
-    return Finding(
-        detector="VALUE_DIVERGENCE",
-        variant="value_loss",
-        severity=Severity.INFO if earned else Severity.WARNING,
-        confidence=0.8,
-        first_bad_step=first,
-        last_bad_step=last if episode.recovered else run.last_step,
-        state=stats.outcome(episode, ended=run.ended),
-        summary=(
-            f"The value loss rose from {stats.number(base)} to {stats.number(usual)} from step "
-            f"{first:,} on{', as the reward rose' if earned else ''}."
-        ),
-        evidence=(
-            Evidence("value_loss", first, float(values[episode.start]), base, note="onset"),
-            Evidence("value_loss", None, usual, before, note="median since, against before"),
-        ),
-        remedies=(
-            "look at the reward at that step: a new scale, an outlier, longer episodes?",
-            "clip the value loss, and normalise the returns",
-            "lower the critic's learning rate",
-        ),
-        metrics=("value_loss",),
-    )
-
-
-def _reward_rose(run: RunContext, steps: stats.IntArray, episode: stats.Episode) -> bool:
-    """Larger returns are harder to guess: the critic then has more to learn, not less sense."""
-    reward = stats.at_steps(run.series("reward_mean"), steps)
-    before = reward[max(0, episode.start - LOOK_BACK) : episode.start]
-    return stats.median(reward[episode.rows]) > stats.median(before) + 2 * stats.robust_std(before)
+    def _loud(self, stretch: Stretch, level: float) -> Finding:
+        # larger returns are harder to guess: the critic then has more to learn, not less sense
+        earned = stretch.beside("reward_mean").rose(2)
+        return finding(
+            self,
+            stretch,
+            f"The value loss rose from {number(level)} to {number(stretch.usual)}{SINCE}"
+            f"{', as the reward rose' if earned else ''}.",
+            variant="value_loss",
+            severity=Severity.INFO if earned else Severity.WARNING,
+            evidence=(
+                stretch.at_onset(level),
+                stretch.in_all(stretch.usual, stretch.before(64), "median since, against before"),
+            ),
+            remedies=(
+                "look at the reward at that step: a new scale, an outlier, longer episodes?",
+                "clip the value loss, and normalise the returns",
+                "lower the critic's learning rate",
+            ),
+        )
