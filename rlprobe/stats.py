@@ -96,6 +96,12 @@ def robust_std(values: FloatArray) -> float:
     return SIGMA_PER_MAD * median(np.abs(values - median(values)))
 
 
+def row_medians(values: FloatArray) -> FloatArray:
+    """Median of the finite values of each row, shape (n, m) -> (n,); NaN where there are none."""
+    ordered = np.sort(finite(values), axis=1)  # NaN goes last
+    return _order(ordered, np.isfinite(ordered).sum(axis=1), 0.5)
+
+
 def rolling_mean(values: FloatArray, width: int) -> FloatArray:
     """Mean of the last `width` finite values up to each row; NaN where none is finite."""
     known = np.isfinite(values)

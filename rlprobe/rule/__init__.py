@@ -8,7 +8,7 @@
 
 signals     a metric over the logged steps, and what it was like before each of them
 episodes    where a rule says that it is bad, and the episodes of that
-ranks       one metric of all ranks
+ranks       one metric of all ranks, and what each is compared with
 rollouts    which recorded steps are read, and what belongs to a group
 events      what several rules ask of a run's events and of its kind
 wording     an episode in words
@@ -27,10 +27,10 @@ from rlprobe.rule.episodes import (
     together,
 )
 from rlprobe.rule.events import concerns_gradients, is_signed, learns_by_reward, restarts
-from rlprobe.rule.ranks import RankGrid
+from rlprobe.rule.ranks import RankGrid, all_steps, majority, own_pasts
 from rlprobe.rule.rollouts import first_bad_sampled, groups, sampled_steps
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
-from rlprobe.rule.wording import SINCE, finding, listed, restore
+from rlprobe.rule.wording import SINCE, after, finding, listed, restore
 from rlprobe.stats import number
 
 __all__ = [
@@ -44,6 +44,8 @@ __all__ = [
     "RankGrid",
     "Signal",
     "Stretch",
+    "after",
+    "all_steps",
     "concerns_gradients",
     "early",
     "finding",
@@ -53,7 +55,9 @@ __all__ = [
     "known",
     "learns_by_reward",
     "listed",
+    "majority",
     "number",
+    "own_pasts",
     "restarts",
     "restore",
     "sampled_steps",

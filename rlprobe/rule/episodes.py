@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -36,6 +36,17 @@ class Period:
     recovered: bool
     metrics: tuple[str, ...] = ()
 
+    @classmethod
+    def over(cls, stretches: Sequence[Stretch]) -> Period:
+        """From the onset of the first of some stretches to the end of the last."""
+        return cls(
+            stretches[0].signal.run,
+            min(stretch.first for stretch in stretches),
+            max(stretch.seen for stretch in stretches),
+            all(stretch.recovered for stretch in stretches),
+            tuple(dict.fromkeys(stretch.signal.metric for stretch in stretches)),
+        )
+
     @property
     def last(self) -> int:
         """Last step that belongs to it; the last of the run unless it recovered."""
@@ -57,6 +68,7 @@ class Stretch:
         start, end: first and last row, both inclusive.
         recovered: whether the signal goes on after it.
         sure: first row that is surely bad; those before it lead there.
+        level: what each row of the signal is judged by, in its own unit, if that is known.
     """
 
     signal: Signal
@@ -64,6 +76,7 @@ class Stretch:
     end: int
     recovered: bool
     sure: int
+    level: FloatArray | None = None
 
     def __len__(self) -> int:
         return self.end - self.start + 1
@@ -169,16 +182,22 @@ class Stretch:
 
     def at_onset(self, baseline: float | None, note: str = "onset") -> Evidence:
         """Evidence: the first value against a baseline."""
-        return Evidence(self.signal.metric, self.first, self.onset, known(baseline), note=note)
+        return self._evidence(self.first, self.onset, baseline, note)
 
     def at_top(self, baseline: float | None, note: str = "highest") -> Evidence:
         """Evidence: the highest value against a baseline."""
         step, value = int(self.signal.steps[self.top]), float(self.signal.values[self.top])
-        return Evidence(self.signal.metric, step, value, known(baseline), note=note)
+        return self._evidence(step, value, baseline, note)
 
     def in_all(self, value: float, baseline: float | None, note: str) -> Evidence:
         """Evidence: a number over the whole stretch."""
-        return Evidence(self.signal.metric, None, float(value), known(baseline), note=note)
+        return self._evidence(None, float(value), baseline, note)
+
+    def _evidence(
+        self, step: int | None, value: float, baseline: float | None, note: str
+    ) -> Evidence:
+        signal = self.signal
+        return Evidence(signal.metric, step, value, known(baseline), signal.rank, note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +270,7 @@ class Judged:
         return self._stretches(stats.episodes(self.bad, gap=gap, least=least), slack)
 
     def _stretches(self, episodes: Iterable[stats.Episode], slack: int) -> tuple[Stretch, ...]:
-        stretches = (stretch_of(self.signal, episode) for episode in episodes)
+        stretches = (stretch_of(self.signal, episode, self.level) for episode in episodes)
         if self.departed is None:
             return tuple(stretches)
         return tuple(stretch.extend_back(self.departed, slack=slack) for stretch in stretches)
@@ -266,9 +285,9 @@ class Judged:
         return math.nan if self.level is None else float(self.level[stretch.start])
 
 
-def stretch_of(signal: Signal, episode: stats.Episode) -> Stretch:
+def stretch_of(signal: Signal, episode: stats.Episode, level: FloatArray | None = None) -> Stretch:
     """A stretch of rows as an episode of a signal."""
-    return Stretch(signal, episode.start, episode.end, episode.recovered, episode.start)
+    return Stretch(signal, episode.start, episode.end, episode.recovered, episode.start, level)
 
 
 def stretch_from(signal: Signal, start: int, end: int | None = None) -> Stretch:

@@ -1,12 +1,17 @@
-"""One metric of all ranks."""
+"""One metric of all ranks, and what each rank is compared with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from rlprobe import stats
+from rlprobe.detector import RunContext
+from rlprobe.errors import Inconclusive
+from rlprobe.rule.signals import Signal
 from rlprobe.values import FloatArray, IntArray, Series
 
 
@@ -20,25 +25,78 @@ class RankGrid:
         values: as logged, shape (n, m); NaN where a rank did not report.
     """
 
+    run: RunContext
     metric: str
     steps: IntArray
     ranks: IntArray
     values: FloatArray
 
     @classmethod
-    def of(cls, metric: str, by_rank: Mapping[int, Series]) -> RankGrid:
+    def each(cls, run: RunContext, metrics: Iterable[str], *, lacking: str) -> Iterator[RankGrid]:
+        """The grid of every metric that two ranks or more reported, one after the other.
+
+        Raises:
+            Inconclusive: there is none; `lacking` says of what.
+        """
+        alone = True
+        for metric in metrics:
+            by_rank = run.rank_series(metric)
+            if len(by_rank) > 1:
+                alone = False
+                yield cls.of(run, metric, by_rank)
+        if alone:
+            raise Inconclusive(lacking)
+
+    @classmethod
+    def of(cls, run: RunContext, metric: str, by_rank: Mapping[int, Series]) -> RankGrid:
         """The grid of a metric that at least one rank reported."""
         ranks = np.array(sorted(by_rank), dtype=np.int64)
         columns = [by_rank[rank] for rank in ranks.tolist()]
-        steps = _all_steps([column.steps for column in columns])
+        steps = all_steps([column.steps for column in columns])
         values = np.full((len(steps), len(ranks)), np.nan)
         for place, column in enumerate(columns):
             values[np.searchsorted(steps, column.steps), place] = column.values
-        return cls(metric, steps, ranks, values)
+        return cls(run, metric, steps, ranks, values)
+
+    def of_rank(self, column: int) -> Signal:
+        """The metric of one rank; NaN where it did not report."""
+        rank = int(self.ranks[column])
+        return Signal(self.run, self.metric, self.steps, self.values[:, column], rank)
 
 
-def _all_steps(parts: Sequence[IntArray]) -> IntArray:
+def all_steps(parts: Sequence[IntArray]) -> IntArray:
+    """Steps that are in any of the parts, ascending."""
     first = parts[0]
     if all(part is first or np.array_equal(part, first) for part in parts):
         return first
     return np.unique(np.concatenate(parts))
+
+
+def majority(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """What most ranks have in common at each step.
+
+    Args:
+        values: shape (n, m), finite or NaN.
+
+    Returns:
+        The median over ranks, their robust standard deviation around it, and the level which that
+        deviation had before (NaN where too little was known): each of shape (n, 1).
+    """
+    center = stats.row_medians(values)[:, None]
+    spread = stats.SIGMA_PER_MAD * stats.row_medians(np.abs(values - center))
+    usual = stats.past_baseline(spread, warmup=3).center
+    return center, spread[:, None], usual[:, None]
+
+
+def own_pasts(
+    values: FloatArray, *, above: float = math.inf, below: float = math.inf
+) -> tuple[FloatArray, FloatArray]:
+    """Level and robust standard deviation of each rank's own past, each of shape (n, m).
+
+    Args:
+        values: shape (n, m), finite or NaN.
+        above, below: how far off its level a rank is still learnt from.
+    """
+    pasts = [stats.past_baseline(own, above=above, below=below, warmup=8) for own in values.T]
+    level = np.stack([past.center for past in pasts], axis=1)
+    return level, np.stack([past.robust_std for past in pasts], axis=1)

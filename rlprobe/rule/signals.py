@@ -18,12 +18,17 @@ WHOLE = stats.MAX_BLOCKS  # window of a baseline: the whole past
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One metric of a run: its finite values and the steps at which they were logged."""
+    """One metric of a run: its finite values and the steps at which they were logged.
+
+    Attributes:
+        rank: whose it is; None for the run as a whole.
+    """
 
     run: RunContext
     metric: str
     steps: IntArray
     values: FloatArray
+    rank: int | None = None
 
     @classmethod
     def of(

@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from rlprobe.detector import Detector
-from rlprobe.findings import Evidence, Finding, Severity
-from rlprobe.rule.episodes import Period, Stretch
+from rlprobe.findings import Evidence, Finding, Severity, State
 
 SINCE = "\ue000"  # in a sentence: "from step N on"; a story, which gives the step, leaves it out
+_ASIDE = "\ue001"  # on both sides of what a story leaves out
+
+
+class Episode(Protocol):
+    """What a finding is about: a `Stretch`, a `Period`, or a detector's own."""
+
+    @property
+    def first(self) -> int:
+        """First bad step."""
+        ...
+
+    @property
+    def last(self) -> int:
+        """Last step that belongs to it."""
+        ...
+
+    @property
+    def state(self) -> State:
+        """Whether it goes on, has passed, or ended the run."""
+        ...
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that show it."""
+        ...
 
 
 def finding(  # noqa: PLR0913 - the fields of a finding
     detector: Detector,
-    episode: Period | Stretch,
+    episode: Episode,
     sentence: str,
     *,
     evidence: Iterable[Evidence | None],
@@ -28,13 +53,16 @@ def finding(  # noqa: PLR0913 - the fields of a finding
     """The finding of an episode: id, steps and state are filled in.
 
     Args:
-        sentence: what happened, with the numbers; `SINCE` stands for "from step N on".
+        sentence: what happened, with the numbers; `SINCE` stands for "from step N on", `after`
+            writes "after step N".
         evidence: what it rests on; None is left out.
         remedies: what to try, most likely cure first; "" is left out.
         severity: default: the detector's worst.
         metrics: default: the episode's own.
     """
     since = f" from step {episode.first:,} on"
+    dated = sentence.replace(f",{SINCE}", _aside(f",{since}")).replace(SINCE, _aside(since))
+    parts = dated.split(_ASIDE)
     return Finding(
         detector=detector.id,
         variant=variant,
@@ -43,14 +71,23 @@ def finding(  # noqa: PLR0913 - the fields of a finding
         first_bad_step=episode.first,
         last_bad_step=episode.last,
         state=episode.state,
-        summary=sentence.replace(SINCE, since),
-        statement=sentence.replace(f",{SINCE}", "").replace(SINCE, ""),
+        summary="".join(parts),
+        statement="".join(parts[::2]),
         evidence=tuple(item for item in evidence if item is not None),
         remedies=tuple(remedy for remedy in remedies if remedy),
         metrics=tuple(episode.metrics if metrics is None else metrics),
         ranks=tuple(ranks),
         samples=tuple(samples),
     )
+
+
+def after(step: int) -> str:
+    """In a sentence: " after step N"; a story, which gives the step, leaves it out."""
+    return _aside(f" after step {step:,}")
+
+
+def _aside(text: str) -> str:
+    return f"{_ASIDE}{text}{_ASIDE}"
 
 
 def listed(names: Sequence[object], most: int = 4) -> str:
