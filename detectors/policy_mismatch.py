@@ -2,64 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Inconclusive,
-    RunContext,
-    Series,
-    Severity,
-    knob,
+from rlprobe.detector import Detector, Finding, Inconclusive, RunContext, Severity, fixed, knob
+from rlprobe.rule import (
+    SINCE,
+    WHOLE,
+    Judged,
+    Period,
+    Signal,
+    Stretch,
+    finding,
+    known,
+    number,
+    together,
 )
 
-SPAN = 5  # rows that are looked at together
-LASTING = 0.8  # share of them that must be bad
-FEW_ROWS = 3.0  # times as far, where a run has fewer rows than that
-LEFT = 0.5  # part of a limit, on its log scale, at which a metric has left its range
-CRUSHED = 5.0  # an importance weight so far from 1 leaves nothing of the batch
-EARLY = 3  # rows that the past of a metric needs
-DIFF_FLOOR, KL_FLOOR = 0.02, 0.02  # below them, rounding alone explains the difference
-ESS_LOW = 0.3
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """Where a metric is bad, where it has left its range, and the level it is judged by."""
-
-    bad: stats.BoolArray
-    left: stats.BoolArray
-    level: stats.FloatArray
-
-
-_Rule = Callable[["stats.FloatArray"], _Judged]
-
-
-@dataclass(frozen=True, slots=True)
-class _Episode:
-    """One metric outside, on rows of its own series."""
-
-    series: Series
-    episode: stats.Episode
-    level: float
-
-    @property
-    def first(self) -> int:
-        return int(self.series.steps[self.episode.start])
-
-    @property
-    def last(self) -> int:
-        return int(self.series.steps[self.episode.end])
-
-    @property
-    def usual(self) -> float:
-        return stats.median(self.series.values[self.episode.rows])
+NAMES = {
+    "is_ratio_mean": "the mean importance weight",
+    "logprob_diff_mean": "the mean difference of their log-probabilities",
+    "mismatch_kl": "the KL between them",
+    "is_ess": "the effective sample size of the importance weights",
+}
 
 
 class PolicyMismatch(Detector):
@@ -80,8 +47,10 @@ class PolicyMismatch(Detector):
         difference of log-probabilities and the KL are judged against their own past: bad above
         `growth` times its median and above what rounding explains; a difference above `ceiling`
         nats per token is bad in any run. An effective sample size below 30 % and half of its past
-        is bad. Most of five rows in a row must be; shorter runs need a weight far beyond the
-        limit. Metrics that are outside at the same time are one finding, the first to leave leads.
+        is bad. Most of five rows in a row must be; shorter runs need a weight beyond `few_rows`.
+        The onset is walked back to where the metric was half way to its limit and out of its
+        scatter. Metrics that are outside at the same time are one finding, the first to leave
+        leads. A warning; critical while a median weight is beyond `crushed`.
 
     What to do
         Check that the weights are copied to the engine after each update, in the same precision and
@@ -115,139 +84,90 @@ class PolicyMismatch(Detector):
     growth: float = knob(4, "times its own past, for a difference", minimum=1.5)
     ceiling: float = knob(0.3, "mean difference that is bad in any run", unit="nats/token")
 
+    points = fixed(5, "rows; with fewer, only a weight or a difference far beyond is bad")
+    few_rows = fixed(3.0, "times 1, up or down, for the weight of a run of fewer rows")
+    crushed = fixed(5.0, "times 1, up or down: such a weight leaves nothing of the batch")
+    rounding = fixed(0.02, "nats: rounding alone explains a smaller difference or KL")
+    few_samples = fixed(0.3, "effective sample size, as a part of the batch, that is too small")
+    early = fixed(3, "rows that the past of a metric needs")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per stretch in which any of the metrics is outside."""
-        found: list[_Episode] = []
-        rows = 0
-        for metric, rule in self._rules():
-            series = run.series(metric)
-            if series is None:
-                continue
-            steps, values = stats.measured(series, above=0.0)
-            rows = max(rows, len(steps))
-            found.extend(_outside(Series(metric, steps, values), rule))
-        for group in _together(found, SPAN * run.interval):
-            yield self._finding(run, group)
-        if rows < SPAN and not found:
-            raise Inconclusive(f"{rows} rows of sampler against trainer, needs {SPAN}")
+        signals = [Signal.logged(run, metric, above=0) for metric in NAMES]
+        logged = [signal for signal in signals if signal is not None]
+        outside = [stretch for signal in logged for stretch in self._judged(signal).persistent()]
+        outside.sort(key=lambda stretch: (stretch.first, stretch.signal.metric))
+        for group in together(outside, self.points * run.interval):
+            yield self._finding(group)
+        rows = max(map(len, logged), default=0)
+        if rows < self.points and not outside:
+            raise Inconclusive(f"{rows} rows of sampler against trainer, needs {self.points}")
 
-    def _rules(self) -> tuple[tuple[str, _Rule], ...]:
-        return (
-            ("is_ratio_mean", self._weight),
-            ("logprob_diff_mean", self._difference),
-            ("mismatch_kl", self._kl),
-            ("is_ess", _sample_size),
+    def _judged(self, signal: Signal) -> Judged:
+        if signal.metric == "is_ratio_mean":
+            return self._weight(signal)
+        if signal.metric == "is_ess":
+            return self._sample_size(signal)
+        return self._difference(signal)
+
+    def _weight(self, weight: Signal) -> Judged:
+        far, limit = np.abs(np.log(weight.values)), np.log(self.ratio)
+        needed = limit if len(weight) >= self.points else np.log(self.few_rows)
+        return Judged(weight, far > needed, far > limit / 2, np.ones(len(weight)))
+
+    def _difference(self, difference: Signal) -> Judged:
+        """Of log-probabilities, or the KL."""
+        half = np.log(self.growth) / 2
+        past = difference.past(
+            log=self.rounding / self.growth, above=half, warmup=self.early, window=WHOLE
         )
+        ceiling = self.ceiling if difference.metric == "logprob_diff_mean" else np.inf
+        beyond = difference.values > ceiling
+        bad = past.times(self.growth) & (difference.values > self.rounding)
+        departed = past.above(sigmas=3, at_least=half)
+        return Judged(difference, bad | beyond, departed | beyond, past.level)
 
-    def _weight(self, values: stats.FloatArray) -> _Judged:
-        limit = float(np.log(self.ratio))
-        far = np.abs(np.log(values))
-        needed = limit if len(values) >= SPAN else np.log(FEW_ROWS)
-        return _Judged(far > needed, far > LEFT * limit, np.ones(len(values)))
+    def _sample_size(self, size: Signal) -> Judged:
+        past = size.past(below=self.few_samples / 2, warmup=self.early)
+        low = past.under(0.5)
+        return Judged(size, low & (size.values < self.few_samples), low, past.level)
 
-    def _difference(self, values: stats.FloatArray) -> _Judged:
-        grown = self._grown(values, DIFF_FLOOR)
-        beyond = values > self.ceiling
-        return _Judged(grown.bad | beyond, grown.left | beyond, grown.level)
-
-    def _kl(self, values: stats.FloatArray) -> _Judged:
-        return self._grown(values, KL_FLOOR)
-
-    def _grown(self, values: stats.FloatArray, floor: float) -> _Judged:
-        scale = stats.logs(values, floor / self.growth)
-        limit = float(np.log(self.growth))
-        past = stats.past_baseline(scale, above=limit / 2, warmup=EARLY, window=stats.MAX_BLOCKS)
-        rise = scale - past.center
-        left = rise > np.maximum(LEFT * limit, 3 * past.robust_std)
-        return _Judged((rise > limit) & (values > floor), left, np.exp(past.center))
-
-    def _finding(self, run: RunContext, group: list[_Episode]) -> Finding:
-        lead = group[0]
-        first, last = lead.first, max(item.last for item in group)
-        recovered = all(item.episode.recovered for item in group)
-        whole = stats.Episode(0, 0, recovered)
-        usual, level = stats.number(lead.usual), stats.number(lead.level)
-        return Finding(
-            detector=self.id,
-            severity=_severity(group, recovered=recovered),
-            confidence=0.85 if len(group) > 1 or len(lead.episode) >= 2 * SPAN else 0.7,
-            first_bad_step=first,
-            last_bad_step=last if recovered else run.last_step,
-            state=stats.outcome(whole, ended=run.ended),
-            summary=(
-                f"Sampler and trainer disagree from step {first:,} on: {_NAMES[lead.series.name]} "
-                f"is at {usual}, against {level}."
-            ),
-            evidence=tuple(
-                Evidence(
-                    item.series.name,
-                    item.first,
-                    float(item.series.values[item.episode.start]),
-                    item.level,
-                    note=f"onset; median since: {stats.number(item.usual)}",
-                )
+    def _finding(self, group: list[Stretch]) -> Finding:
+        lead, period = group[0], Period.over(group)
+        return finding(
+            self,
+            period,
+            f"Sampler and trainer disagree{SINCE}: {NAMES[lead.signal.metric]} is at "
+            f"{number(lead.usual)}, against {number(self._level(lead))}.",
+            severity=self._severity(group, period),
+            confidence=0.85 if len(group) > 1 or len(lead) >= 10 else 0.7,
+            evidence=(
+                item.at_onset(self._level(item), f"onset; median since: {number(item.usual)}")
                 for item in group
             ),
             remedies=_remedies(lead),
-            metrics=tuple(dict.fromkeys(item.series.name for item in group)),
         )
 
+    def _level(self, stretch: Stretch) -> float:
+        """What it is judged by; the first rows where there is no past."""
+        level = None if stretch.level is None else known(stretch.level[stretch.sure])
+        return stats.median(stretch.signal.values[: self.early]) if level is None else level
 
-_NAMES = {
-    "is_ratio_mean": "the mean importance weight",
-    "logprob_diff_mean": "the mean difference of their log-probabilities",
-    "mismatch_kl": "the KL between them",
-    "is_ess": "the effective sample size of the importance weights",
-}
-
-
-def _sample_size(values: stats.FloatArray) -> _Judged:
-    past = stats.past_baseline(values, below=ESS_LOW / 2, warmup=EARLY)
-    low = values < past.center / 2
-    return _Judged(low & (values < ESS_LOW), low, past.center)
-
-
-def _outside(series: Series, rule: _Rule) -> Iterator[_Episode]:
-    if not len(series):
-        return
-    judged = rule(series.values)
-    share = LASTING if len(series) >= SPAN else 1.0
-    for episode in stats.persistent(judged.bad, width=SPAN, share=share, gap=SPAN):
-        start = stats.extend_back(judged.left, episode.start)
-        known = judged.level[episode.start]
-        base = float(known) if np.isfinite(known) else stats.median(series.values[:EARLY])
-        yield _Episode(series, stats.Episode(start, episode.end, episode.recovered), base)
+    def _severity(self, group: list[Stretch], period: Period) -> Severity:
+        crushed = any(
+            item.signal.metric == "is_ratio_mean"
+            and abs(np.log(item.usual)) > np.log(self.crushed)
+            and len(item) >= self.points
+            for item in group
+        )
+        return Severity.CRITICAL if crushed and not period.recovered else Severity.WARNING
 
 
-def _together(found: list[_Episode], reach: int) -> Iterator[list[_Episode]]:
-    """Episodes of all metrics that overlap or nearly touch, in order of onset."""
-    group: list[_Episode] = []
-    end = 0
-    for item in sorted(found, key=lambda item: (item.first, item.series.name)):
-        if group and item.first > end + reach:
-            yield group
-            group = []
-        end = max(end, item.last) if group else item.last
-        group.append(item)
-    if group:
-        yield group
-
-
-def _severity(group: list[_Episode], *, recovered: bool) -> Severity:
-    crushed = any(
-        item.series.name == "is_ratio_mean"
-        and abs(np.log(item.usual)) > np.log(CRUSHED)
-        and len(item.episode) >= SPAN
-        for item in group
-    )
-    return Severity.CRITICAL if crushed and not recovered else Severity.WARNING
-
-
-def _remedies(lead: _Episode) -> tuple[str, ...]:
+def _remedies(lead: Stretch) -> tuple[str, ...]:
     copied = "check that the engine gets the new weights after each update, in the same precision"
     corrected = "correct with truncated importance weights, and drop samples that disagree most"
     filters = "turn off top-k, top-p and other filters of the sampler, or take them into account"
-    if lead.episode.start == 0 and lead.series.name == "is_ratio_mean":
+    if lead.start == 0 and lead.signal.metric == "is_ratio_mean":
         return (
             filters,
             "check whether the weight is one of tokens or a product over the sequence",
