@@ -2,56 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator
 
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Inconclusive,
-    RunContext,
-    Series,
-    Severity,
-    knob,
+from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
+from rlprobe.rule import (
+    SINCE,
+    Judged,
+    Period,
+    RankGrid,
+    Stretch,
+    finding,
+    majority,
+    number,
+    own_pasts,
+    together,
 )
 
-TIMES = (
-    "step_time",
-    "time/compute",
-    "time/forward",
-    "time/backward",
-    "time/forward_backward",
-    "time/generation",
-    "time/update",
-)
-LEAST_LOG_SIGMA = 0.03
-LASTING = 0.8
-MERGE_ROWS = 10
-WARMUP = 5  # rows of compilation and cold caches at the start
-MOST_SLOW = 0.25  # share of ranks that may be slow for one to stand out
-
-
-@dataclass(frozen=True, slots=True)
-class _Slow:
-    """A stretch over which a rank was slow in one timer.
-
-    Attributes:
-        value, usual: medians of the stretch: of the rank, and of what it is compared with.
-        own: whether it is compared with its own past and not with the other ranks.
-    """
-
-    metric: str
-    rank: int
-    first: int
-    last: int
-    recovered: bool
-    value: float
-    usual: float
-    own: bool
+PHASES = ("compute", "forward", "backward", "forward_backward", "generation", "update")
+TIMES = ("step_time", *(f"time/{phase}" for phase in PHASES))
 
 
 class Straggler(Detector):
@@ -66,9 +38,10 @@ class Straggler(Detector):
         costs as much as if all were throttled. A rank that slows down is often about to fail.
 
     How it is computed
-        The ratio to the median over ranks at each step, where a rank is slow above `ratio` and
-        outside the usual spread; most of `rows` rows in a row must be. The first rows are left out:
-        compilation and cold caches. Where a quarter of the ranks or more is slow, none stands out.
+        A rank is slow above `ratio` times what it is compared with and out of the usual spread;
+        most of `rows` rows in a row must be. The first rows are left out: compilation and cold
+        caches. Where more than a quarter of the ranks is slow, none stands out. Stretches of one
+        rank that overlap are one finding, whatever timer saw them.
 
     What to do
         Look at the machine: clocks and temperature, ECC errors, its network link, another job on
@@ -92,122 +65,84 @@ class Straggler(Detector):
     ratio: float = knob(1.3, "times the others' time", minimum=1.05)
     rows: int = knob(10, "rows in a row", unit="rows", minimum=2)
 
+    most_slow = fixed(0.25, "share of the ranks that may be slow at once")
+    majority = fixed(4, "ranks of which most tell what is usual")
+    cold = fixed(5, "rows of compilation and cold caches at the start")
+    merge_rows = fixed(10, "rows between two stretches of one rank that do not part them")
+    least_std = fixed(0.03, "of the logarithm: no times are steadier")
+    own_growth = fixed(0.2, "of the logarithm, above its past: a rank so slow is not learnt from")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per rank and stretch."""
-        found: list[_Slow] = []
-        reported = 0
-        for metric in TIMES:
-            by_rank = run.rank_series(metric)
-            reported = max(reported, len(by_rank))
-            if len(by_rank) > 1:
-                found.extend(self._slow(metric, by_rank))
-        for group in _groups(found, run.interval):
-            yield _finding(run, group, reported)
-        if reported < 2:
-            raise Inconclusive("no times of single ranks")
+        slow: list[Stretch] = []
+        ranks = 0
+        for grid in RankGrid.each(run, TIMES, lacking="no times of single ranks"):
+            slow.extend(self._slow(grid))
+            ranks = max(ranks, len(grid.ranks))
+        slow.sort(key=lambda stretch: (_rank(stretch), stretch.first))
+        by_rank = (list(stretches) for _, stretches in itertools.groupby(slow, key=_rank))
+        reach = self.merge_rows * run.interval
+        groups = (group for stretches in by_rank for group in together(stretches, reach))
+        for group in itertools.islice(groups, stats.MOST_EPISODES):
+            yield self._finding(group, ranks)
 
-    def _slow(self, metric: str, by_rank: Mapping[int, Series]) -> Iterator[_Slow]:
-        ranks = sorted(by_rank)
-        steps = np.unique(np.concatenate([by_rank[rank].steps for rank in ranks]))
-        times = np.full((len(steps), len(ranks)), np.nan)
-        for column, rank in enumerate(ranks):
-            own = by_rank[rank]
-            times[np.searchsorted(steps, own.steps), column] = own.values
-        times[times <= 0] = np.nan
+    @rule("others")
+    def _others(self, logs: stats.FloatArray) -> tuple[stats.FloatArray, stats.FloatArray]:
+        """With four ranks or more: slower than the median over ranks at that step, by four times
+        the spread that ranks used to have around it. A warning.
+        """
+        level, _, std = majority(logs)
+        return level, std
+
+    @rule("own_past")
+    def _own_past(self, logs: stats.FloatArray) -> tuple[stats.FloatArray, stats.FloatArray]:
+        """With two or three ranks: slower than its own past by four times its spread, while no
+        other is. A warning.
+        """
+        return own_pasts(logs, above=self.own_growth, below=1)
+
+    def _slow(self, grid: RankGrid) -> Iterator[Stretch]:
+        times = np.where(grid.values > 0, grid.values, np.nan)
         logs = stats.logs(times, 1e-9)
-        alone = len(ranks) < 4
-        usual, sigma = _own_past(logs) if alone else _majority(logs)
-        over = logs - usual
-        slow = over > np.maximum(np.log(self.ratio), 4 * sigma)
-        slow[:WARMUP] = False
-        crowd = slow.sum(axis=1) > (1 if alone else max(1, MOST_SLOW * len(ranks)))
-        slow[crowd] = False
-        level = np.broadcast_to(usual, logs.shape)
-        for column in np.flatnonzero(slow.sum(axis=0) >= self.rows * LASTING).tolist():
-            mask = slow[:, column]
-            for found in stats.persistent(mask, width=self.rows, share=LASTING, gap=MERGE_ROWS):
-                yield _Slow(
-                    metric,
-                    ranks[column],
-                    int(steps[found.start]),
-                    int(steps[found.end]),
-                    found.recovered,
-                    stats.median(times[found.rows, column]),
-                    float(np.exp(stats.median(level[found.rows, column]))),
-                    alone,
-                )
+        many = len(grid.ranks) >= self.majority
+        level, std = self._others(logs) if many else self._own_past(logs)
+        far = np.maximum(np.log(self.ratio), 4 * np.fmax(std, self.least_std))
+        slow = logs - level > far
+        slow[: self.cold] = False
+        slow[slow.sum(axis=1) > max(1, self.most_slow * len(grid.ranks))] = False
+        expected = np.broadcast_to(np.exp(level), logs.shape)
+        for column in np.flatnonzero(slow.any(axis=0)).tolist():
+            signal = grid.of_rank(column).with_values(times[:, column])
+            judged = Judged(signal, slow[:, column], level=expected[:, column])
+            yield from judged.persistent(self.rows, gap=self.merge_rows)
+
+    def _finding(self, group: list[Stretch], ranks: int) -> Finding:
+        many = ranks >= self.majority
+        worst = max(group, key=lambda stretch: stretch.usual / stretch.expected)
+        rank, usual, expected = _rank(worst), worst.usual, worst.expected
+        compared = "the median of the others" if many else "its own past"
+        return finding(
+            self,
+            Period.over(group),
+            f"Rank {rank} of {ranks} is {usual / expected:.2g} times as slow as {compared}{SINCE}: "
+            f"{worst.signal.metric} {number(usual)} s against {number(expected)} s.",
+            variant="others" if many else "own_past",
+            evidence=map(_evidence, group),
+            remedies=(
+                f"look at the device of rank {rank}: clocks, temperature, ECC errors, its link",
+                "compare the lengths of its batches with those of the other ranks",
+                "move that rank to another machine at the next restart",
+            ),
+            ranks=(rank,),
+        )
 
 
-def _majority(logs: stats.FloatArray) -> tuple[stats.FloatArray, stats.FloatArray]:
-    """Median over ranks at each step, and the usual spread around it."""
-    center = _row_medians(logs)
-    sigma = stats.SIGMA_PER_MAD * _row_medians(np.abs(logs - center[:, None]))
-    usual = np.fmax(stats.past_baseline(sigma, warmup=3).center, LEAST_LOG_SIGMA)
-    return center[:, None], usual[:, None]
+def _rank(stretch: Stretch) -> int:
+    return stretch.signal.rank or 0
 
 
-def _own_past(logs: stats.FloatArray) -> tuple[stats.FloatArray, stats.FloatArray]:
-    pasts = [stats.past_baseline(column, above=0.2, below=1.0, warmup=8) for column in logs.T]
-    usual = np.stack([past.center for past in pasts], axis=1)
-    spread = np.stack([past.robust_std for past in pasts], axis=1)
-    return usual, np.fmax(spread, LEAST_LOG_SIGMA)
-
-
-def _row_medians(values: stats.FloatArray) -> stats.FloatArray:
-    ordered = np.sort(values, axis=1)  # NaN goes last
-    last = np.maximum(np.isfinite(ordered).sum(axis=1) - 1, 0)
-    row = np.arange(len(ordered))
-    middle: stats.FloatArray = (ordered[row, last // 2] + ordered[row, (last + 1) // 2]) / 2
-    return middle
-
-
-def _groups(found: list[_Slow], interval: int) -> list[list[_Slow]]:
-    """Stretches of one rank that overlap, whatever timer saw them."""
-    groups: list[list[_Slow]] = []
-    for item in sorted(found, key=lambda slow: (slow.rank, slow.first)):
-        reach = MERGE_ROWS * interval
-        last = groups[-1] if groups else []
-        if last and last[0].rank == item.rank and item.first <= last[-1].last + reach:
-            last.append(item)
-        else:
-            groups.append([item])
-    return groups[: stats.MOST_EPISODES]
-
-
-def _finding(run: RunContext, group: list[_Slow], ranks: int) -> Finding:
-    worst = max(group, key=lambda slow: slow.value / max(slow.usual, 1e-9))
-    recovered = all(slow.recovered for slow in group)
-    first = min(slow.first for slow in group)
-    compared = "its own past" if worst.own else "the median of the others"
-    return Finding(
-        detector="STRAGGLER",
-        variant="own_past" if worst.own else "others",
-        severity=Severity.WARNING,
-        confidence=0.8,
-        first_bad_step=first,
-        last_bad_step=max(slow.last for slow in group) if recovered else run.last_step,
-        state="recovered" if recovered else "ended_run" if run.ended else "ongoing",
-        summary=(
-            f"Rank {worst.rank} of {ranks} is {worst.value / max(worst.usual, 1e-9):.2g} times as "
-            f"slow as {compared} from step {first:,} on: {worst.metric} "
-            f"{stats.number(worst.value)} s against {stats.number(worst.usual)} s."
-        ),
-        evidence=tuple(
-            Evidence(
-                slow.metric,
-                slow.first,
-                slow.value,
-                slow.usual,
-                rank=slow.rank,
-                note="median of the stretch, in seconds",
-            )
-            for slow in group
-        ),
-        remedies=(
-            f"look at the device of rank {worst.rank}: clocks, temperature, ECC errors, its link",
-            "compare the lengths of its batches with those of the other ranks",
-            "move that rank to another machine at the next restart",
-        ),
-        metrics=tuple(dict.fromkeys(slow.metric for slow in group)),
-        ranks=(worst.rank,),
+def _evidence(stretch: Stretch) -> Evidence:
+    note = "median of the stretch, in seconds"
+    return Evidence(
+        stretch.signal.metric, stretch.first, stretch.usual, stretch.expected, _rank(stretch), note
     )

@@ -137,6 +137,11 @@ class Stretch:
         return stats.median(self.values)
 
     @property
+    def expected(self) -> float:
+        """The median of the levels that its values are judged by; NaN where none is known."""
+        return math.nan if self.level is None else stats.median(self.level[self.rows])
+
+    @property
     def top(self) -> int:
         """The row of its highest value."""
         return self.start + int(np.argmax(self.values))
