@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Inconclusive,
-    RunContext,
-    Severity,
-    knob,
-)
-
-SPAN = 5  # rows that are looked at together
-LASTING = 0.8
-LEAST_SIGMA = 0.02
-LEAST_ROWS = 5
-FULL = 0.98
+from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
+from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding
 
 
 class KVCachePressure(Detector):
     """The KV cache of the inference engine climbs towards exhaustion.
 
     What it detects
-        A cache use that had been lower and now stays near the top (`climbing`), and, as info, one
-        that has been there from the first row on (`chronic`).
+        A cache use that climbs to the top and stays there, or has been there from the start.
 
     Why it matters
         A full cache makes the engine pre-empt requests and compute them again: throughput falls by
@@ -37,9 +24,9 @@ class KVCachePressure(Detector):
         a cap of its own can fill it alone.
 
     How it is computed
-        Most of five rows in a row must use at least `usage` of the cache, and at least `rise` more
-        than the run's own past. The onset is walked back to where the use left that past. It is
-        critical where the cache is full and the run died.
+        Most of five rows in a row must use at least `usage` of the cache. The onset is walked back
+        to where the use left the run's own past by two robust standard deviations. It is critical
+        where the cache is full and the run died.
 
     What to do
         Cap each request, stop the growth of lengths, or lower the number of concurrent requests.
@@ -68,81 +55,73 @@ class KVCachePressure(Detector):
     usage: float = knob(0.9, "share of the cache that is too much", minimum=0.3, maximum=1)
     rise: float = knob(0.15, "over the run's own past", minimum=0.01, maximum=1)
 
+    points = fixed(5, "logged values that are needed")
+    full = fixed(0.98, "use at which there is nothing left")
+    percent = fixed(1.5, "a highest value above it means that the use is given in percent")
+    least_std = fixed(0.02, "no use is steadier")
+    around = fixed(50, "rows before and after the onset whose lengths are compared")
+    longer = fixed(1.2, "growth of the completions that is named as the likely reason")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per stretch at the top."""
-        series = run.series("kv_cache_usage")
-        if series is None:
-            return
-        steps, values = stats.measured(series)
-        if len(values) < LEAST_ROWS:
-            raise Inconclusive(f"{len(values)} rows, needs {LEAST_ROWS}")
-        values = values / 100 if stats.quantile(values, 1.0) > 1.5 else values  # percent
-        past = stats.past_baseline(values, above=self.rise, warmup=3)
-        outside = stats.robust_z(values, past, LEAST_SIGMA) > 2
-        for episode in stats.persistent(values >= self.usage, width=SPAN, share=LASTING, gap=SPAN):
-            start = stats.extend_back(outside, episode.start)
-            whole = stats.Episode(start, episode.end, episode.recovered)
-            before = float(past.center[start])
-            climbed = stats.median(values[whole.rows]) >= before + self.rise
-            if climbed or np.isnan(before):
-                yield _finding(run, steps, values, whole, before)
+        use = Signal.of(run, "kv_cache_usage", minimum=self.points)
+        if use.values.max() > self.percent:
+            use = use.with_values(use.values / 100)
+        past = use.past(above=self.rise, warmup=3)
+        departed = past.above(sigmas=2, floor=self.least_std)
+        for stretch in Judged(use, use.values >= self.usage, departed).persistent():
+            before = float(past.center[stretch.start])
+            for entry in self.rules():
+                if entry.judge(self, stretch, before):
+                    yield self._finding(stretch, before, entry.variant)
 
+    @rule("climbing")
+    def _climbing(self, stretch: Stretch, before: float) -> bool:
+        """Near the top after the use had been lower, by `rise` or more. A warning."""
+        return stretch.usual >= before + self.rise
 
-def _finding(
-    run: RunContext,
-    steps: stats.IntArray,
-    values: stats.FloatArray,
-    episode: stats.Episode,
-    before: float,
-) -> Finding:
-    first, last = int(steps[episode.start]), int(steps[episode.end])
-    top = float(values[episode.rows].max())
-    climbing = not np.isnan(before)
-    died = top >= FULL and run.ended and not episode.recovered
-    since = f" after {before:.0%} before" if climbing else " from the first rows on"
-    longer = _growth(run, first)
-    why = f", while completions grew {longer:.2g} times as long" if longer > 1.2 else ""
-    lengths = (
-        (Evidence("completion_length_mean", first, longer, 1.0, note="times as long as before"),)
-        if why
-        else ()
-    )
-    severity = Severity.CRITICAL if died else Severity.WARNING if climbing else Severity.INFO
-    return Finding(
-        detector="KV_CACHE_PRESSURE",
-        variant="climbing" if climbing else "chronic",
-        severity=severity,
-        confidence=0.85 if climbing else 0.5,
-        first_bad_step=first,
-        last_bad_step=last if episode.recovered else run.last_step,
-        state=stats.outcome(episode, ended=run.ended),
-        summary=f"The KV cache is up to {top:.0%} full from step {first:,} on{since}{why}.",
-        evidence=(
-            Evidence(
-                "kv_cache_usage",
-                first,
-                float(values[episode.start]),
-                before if climbing else None,
-                note="onset, against the run's own past",
+    @rule("chronic")
+    def _chronic(self, _: Stretch, before: float) -> bool:
+        """Near the top from the first rows on, so that there is no past. Info."""
+        return math.isnan(before)
+
+    def _finding(self, stretch: Stretch, before: float, variant: str | None) -> Finding:
+        climbing = variant == "climbing"
+        top, growth = float(stretch.values.max()), self._growth(stretch)
+        grew = growth > self.longer
+        died = top >= self.full and stretch.state == "ended_run"
+        usually = Severity.WARNING if climbing else Severity.INFO
+        since = f" after {before:.0%} before" if climbing else " from the first rows on"
+        why = f", while completions grew {growth:.2g} times as long" if grew else ""
+        return finding(
+            self,
+            stretch,
+            f"The KV cache is up to {top:.0%} full{SINCE}{since}{why}.",
+            variant=variant,
+            severity=Severity.CRITICAL if died else usually,
+            confidence=0.85 if climbing else 0.5,
+            evidence=(
+                stretch.at_onset(before, "onset, against the run's own past"),
+                stretch.in_all(top, None, "highest use"),
+                _longer(stretch.first, growth) if grew else None,
             ),
-            Evidence("kv_cache_usage", None, top, note="highest use"),
-            *lengths,
-        ),
-        remedies=(
-            "cap the tokens of each request, not only of the batch",
-            "find out why completions grow (loops, a missing end token, a length reward)",
-            "lower the number of concurrent requests, or give the engine more memory",
-        ),
-        metrics=("kv_cache_usage",),
-    )
+            remedies=(
+                "cap the tokens of each request, not only of the batch",
+                "find out why completions grow (loops, a missing end token, a length reward)",
+                "lower the number of concurrent requests, or give the engine more memory",
+            ),
+        )
+
+    def _growth(self, stretch: Stretch) -> float:
+        """How many times as long completions are from the onset on; NaN where unknown."""
+        length = Signal.logged(stretch.signal.run, "completion_length_mean")
+        if length is None:
+            return math.nan
+        cut = int(np.searchsorted(length.steps, stretch.first))
+        before = stats.median(length.values[max(0, cut - self.around) : cut])
+        after = stats.quantile(length.values[cut : cut + self.around], 0.9)
+        return after / before if before > 0 else math.nan
 
 
-def _growth(run: RunContext, first: int) -> float:
-    """How many times as long completions were from this step on; NaN where unknown."""
-    series = run.series("completion_length_mean")
-    if series is None:
-        return float("nan")
-    cut = int(np.searchsorted(series.steps, first))
-    before = stats.median(series.values[max(0, cut - 50) : cut])
-    after = stats.quantile(series.values[cut : cut + 50], 0.9)
-    return after / before if before > 0 else float("nan")
+def _longer(first: int, growth: float) -> Evidence:
+    return Evidence("completion_length_mean", first, growth, 1.0, note="times as long as before")
