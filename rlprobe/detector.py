@@ -43,7 +43,7 @@ Judge = TypeVar("Judge", bound=Callable[..., Any])
 
 
 class RunContext(Protocol):
-    """What a detector may ask of a run. Every series is of the run's lineage: latest attempt wins."""
+    """What a detector may ask of a run. Every series is of its lineage: the latest attempt wins."""
 
     @property
     def framework(self) -> str | None:
