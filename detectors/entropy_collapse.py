@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Inconclusive,
-    RunContext,
-    Severity,
-    knob,
-)
-
-MIN_POINTS = 8
-START_ROWS = 8  # rows that the start is taken from
-SPAN = 5  # rows that are looked at together
-LASTING = 0.8  # share of them that must be low
-LEFT = 0.6  # times the start: below it the entropy has left its usual range
-LEAST_SIGMA = 0.05  # of the reward, relative to its size
-BEST_ROWS = 16
+from rlprobe.detector import Detector, Inconclusive, RunContext, fixed, knob, rule
+from rlprobe.findings import Evidence, Finding, Severity
+from rlprobe.rule import SINCE, Best, Judged, Signal, Stretch, finding, number, restore
 
 
-@dataclass(frozen=True, slots=True)
 class _View:
     """Entropy and what the reward did, one entry per row.
 
@@ -48,19 +32,17 @@ class EntropyCollapse(Detector):
     """The policy's entropy falls to a small part of its start, and no reward is gained by it.
 
     What it detects
-        `reward_fell`: the entropy is low while the reward is far below the best level of the run.
-        `deterministic`: next to nothing is left of the entropy, whatever the reward.
+        An entropy that is low while the reward is far below the best level of the run, or of which
+        next to nothing is left, whatever the reward.
 
     Why it matters
         Without entropy all rollouts of a group are the same, so no group gives a gradient: what the
         policy cannot do by then it will not find any more.
 
     How it is computed
-        Against the median of the run's first eight rows. Rows below `low` times the start count if
-        the reward fell by half of what it had reached; rows below `share` times the start count in
-        any case. Most of five rows in a row must be low. The onset is walked back to where the
-        entropy left 60 % of its start. With a reward near the best of the run, little entropy is
-        the sign of a task that is solved, and only info.
+        Against the median of the run's first `start_rows` rows; most of five rows in a row must be
+        low. The onset is walked back to where the entropy left `usual_share` of its start. The best
+        level of the reward is the highest median of sixteen rows so far.
 
     What to do
         Restore a checkpoint from before the onset. Raise the entropy bonus, the upper clip range or
@@ -94,88 +76,81 @@ class EntropyCollapse(Detector):
     low: float = knob(0.2, "times the start, when the reward fell", minimum=0.001, maximum=0.9)
     share: float = knob(0.04, "times the start, in any case", minimum=0, maximum=0.9)
 
+    points = fixed(8, "logged entropies that are needed")
+    start_rows = fixed(8, "rows that the start is taken from")
+    usual_share = fixed(0.6, "times the start: below it the entropy has left its usual range")
+    least_std = fixed(0.05, "of the reward's best level: no reward is steadier")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per stretch of low entropy."""
-        series = run.series("entropy")
-        if series is None:
-            return
-        steps, values = stats.measured(series)
-        if len(steps) < MIN_POINTS:
-            raise Inconclusive(f"entropy: {len(steps)} points, needs {MIN_POINTS}")
-        start = stats.median(values[:START_ROWS])
+        entropy = Signal.of(run, "entropy", minimum=self.points)
+        start = stats.median(entropy.values[: self.start_rows])
         if start <= 0:
             raise Inconclusive("entropy: 0 or below from the start, nothing to compare with")
-        if not (values < max(self.low, self.share) * start).any():
+        if not (entropy.values < max(self.low, self.share) * start).any():
             return
-        view = _view(run, steps, values, start)
-        fell = (values < self.low * start) & view.fell
-        bad = fell | (values < self.share * start)
-        for episode in stats.persistent(bad, width=SPAN, share=LASTING, gap=SPAN):
-            onset = stats.extend_back(values < LEFT * start, episode.start, slack=1)
-            whole = stats.Episode(onset, episode.end, episode.recovered)
-            yield self._finding(run, view, whole, episode, fell)
+        reward = entropy.with_values(stats.finite(entropy.beside("reward_mean")))
+        best = reward.best_level()
+        fallen = self._reward_fell(entropy, start, best)
+        bad = fallen | self._deterministic(entropy, start)
+        departed = entropy.values < self.usual_share * start
+        for stretch in Judged(entropy, bad, departed).persistent(slack=1):
+            variant = "reward_fell" if fallen[stretch.core].mean() > 0.5 else "deterministic"
+            near_best = reward.values >= best.level - 2 * self._std(best)
+            solved = variant == "deterministic" and near_best[stretch.core].mean() > 0.5
+            now = stats.median(reward.values[stretch.core])
+            yield self._finding(stretch, start, variant, now, solved=solved)
+
+    @rule("reward_fell")
+    def _reward_fell(self, entropy: Signal, start: float, best: Best) -> stats.BoolArray:
+        """The entropy is below `low` times the start while the reward has lost half of what it had
+        reached, and more than its scatter. A warning.
+        """
+        lowest = np.fmin(0.0, np.fmin.accumulate(best.values))
+        limit = np.minimum(best.level - 2 * self._std(best), (best.level + lowest) / 2)
+        return (entropy.values < self.low * start) & (best.values < limit)
+
+    @rule("deterministic")
+    def _deterministic(self, entropy: Signal, start: float) -> stats.BoolArray:
+        """The entropy is below `share` times the start, whatever the reward. A warning; info while
+        the reward is near its best: then the task is solved.
+        """
+        result: stats.BoolArray = entropy.values < self.share * start
+        return result
+
+    def _std(self, best: Best) -> stats.FloatArray:
+        std: stats.FloatArray = np.maximum(best.robust_std, self.least_std * np.abs(best.level))
+        return std
 
     def _finding(
-        self,
-        run: RunContext,
-        view: _View,
-        whole: stats.Episode,
-        core: stats.Episode,
-        fell: stats.BoolArray,
+        self, stretch: Stretch, start: float, variant: str, reward: float, *, solved: bool
     ) -> Finding:
-        variant = "reward_fell" if fell[core.rows].mean() > 0.5 else "deterministic"
-        solved = variant == "deterministic" and view.near_best[core.rows].mean() > 0.5
-        first, last = int(view.steps[whole.start]), int(view.steps[whole.end])
-        low = stats.median(view.entropy[core.rows])
-        reward = stats.median(view.reward[core.rows])
-        beside = f", with a reward of {stats.number(reward)}" if np.isfinite(reward) else ""
-        return Finding(
-            detector=self.id,
+        low = stats.median(stretch.signal.values[stretch.core])
+        beside = f", with a reward of {number(reward)}" if np.isfinite(reward) else ""
+        return finding(
+            self,
+            stretch,
+            f"Entropy fell to {number(low)}, {low / start:.2%} of its start of {number(start)},"
+            f"{SINCE}{beside}.",
             variant=variant,
             severity=Severity.INFO if solved else Severity.WARNING,
             confidence=0.85 if variant == "reward_fell" else 0.7,
-            first_bad_step=first,
-            last_bad_step=last if whole.recovered else run.last_step,
-            state=stats.outcome(whole, ended=run.ended),
-            summary=(
-                f"Entropy fell to {stats.number(low)}, {low / view.start:.2%} of its start of "
-                f"{stats.number(view.start)}, from step {first:,} on{beside}."
+            evidence=(
+                stretch.at_onset(start),
+                stretch.in_all(low, start, "median since, against the start"),
+                stretch.in_all(
+                    low / start, self.low if solved else self.share, "share of the start"
+                ),
+                Evidence("reward_mean", None, reward, note="median since")
+                if np.isfinite(reward)
+                else None,
             ),
-            evidence=tuple(_evidence(view, whole, core, self.low if solved else self.share)),
-            remedies=_remedies(first, solved=solved),
-            metrics=("entropy",),
+            remedies=("use harder prompts, or stop here: the policy has settled",)
+            if solved
+            else (
+                restore(stretch.first),
+                "raise the entropy bonus, the upper clip range or the sampling temperature",
+                "read the completions: one text that always wins points to the reward function",
+                "lower the learning rate",
+            ),
         )
-
-
-def _view(run: RunContext, steps: stats.IntArray, values: stats.FloatArray, start: float) -> _View:
-    reward = stats.finite(stats.at_steps(run.series("reward_mean"), steps))
-    past = stats.past_baseline(reward, warmup=1, window=BEST_ROWS)
-    best = stats.rolling_max(past.center)
-    lowest = np.fmin(0.0, np.fmin.accumulate(reward)) if len(reward) else reward
-    noise = np.maximum(past.robust_std, LEAST_SIGMA * np.abs(best))
-    fell = reward < np.minimum(best - 2 * noise, (best + lowest) / 2)
-    return _View(steps, values, start, reward, fell, reward >= best - 2 * noise)
-
-
-def _evidence(
-    view: _View, whole: stats.Episode, core: stats.Episode, share: float
-) -> Iterator[Evidence]:
-    first = int(view.steps[whole.start])
-    yield Evidence("entropy", first, float(view.entropy[whole.start]), view.start, note="onset")
-    low = stats.median(view.entropy[core.rows])
-    yield Evidence("entropy", None, low, view.start, note="median since, against the start")
-    yield Evidence("entropy", None, low / view.start, share, note="share of the start")
-    reward = stats.median(view.reward[core.rows])
-    if np.isfinite(reward):
-        yield Evidence("reward_mean", None, reward, note="median since")
-
-
-def _remedies(first: int, *, solved: bool) -> tuple[str, ...]:
-    if solved:
-        return ("use harder prompts, or stop here: the policy has settled",)
-    return (
-        f"restore a checkpoint from before step {first:,}",
-        "raise the entropy bonus, the upper clip range or the sampling temperature",
-        "read the completions: one text that always wins points to the reward function",
-        "lower the learning rate",
-    )

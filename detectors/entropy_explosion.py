@@ -7,24 +7,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Inconclusive,
-    RunContext,
-    Severity,
-    knob,
+from rlprobe.detector import Detector, Finding, RunContext, Severity, fixed, knob
+from rlprobe.rule import (
+    SINCE,
+    WHOLE,
+    Change,
+    Judged,
+    Signal,
+    Stretch,
+    early,
+    finding,
+    number,
+    restore,
 )
-
-MIN_POINTS = 4
-SPAN = 5  # rows that are looked at together
-LASTING = 0.8  # share of them that must be high
-LEFT = 0.4  # of the logarithm: above the level by so much, it has left its range
-EARLY, EARLY_RATIO = 4, 10.0  # before so many rows, so many times the level are needed
-RECENT = 32
-LOOK_BACK = 64
-NOISE_NATS = 3.0  # per token: text of such an entropy is not text any more
 
 
 class EntropyExplosion(Detector):
@@ -41,10 +36,9 @@ class EntropyExplosion(Detector):
         On a log scale, against the highest level that the median of the run's past ever had, or
         its last 32 rows where the reward has lost half of its best level; the level stands still
         while the series is outside. Rows above `ratio` times that
-        level are bad (ten times, while fewer than four rows are known); most of five in a row must
-        be. The onset is walked back to where the entropy left its usual scatter. It is critical if
-        the reward fell with it or a token carries more than `noise` nats, and info if the reward
-        rose.
+        level are bad (`early_ratio` times, in the first rows); most of five in a row must be. The
+        onset is walked back to where the entropy left its usual scatter. It is critical if the
+        reward fell by half or a token carries more than `noise` nats, and info if the reward rose.
 
     What to do
         Restore a checkpoint from before the onset. Lower the learning rate and the entropy bonus,
@@ -75,101 +69,65 @@ class EntropyExplosion(Detector):
     )
 
     ratio: float = knob(3, "times the run's own level", minimum=1.2)
-    noise: float = knob(NOISE_NATS, "entropy at which text is noise", unit="nats/token")
+    noise: float = knob(3, "entropy at which text is noise", unit="nats/token")
+
+    points = fixed(4, "positive entropies that are needed")
+    early_ratio = fixed(10, "times the level, within the first rows")
+    early_rows = fixed(4, "rows that are the first ones")
+    recent_rows = fixed(32, "rows that are the recent past")
+    least_rise = fixed(0.4, "of the logarithm: above the level by so much, it has left its range")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per stretch of high entropy."""
-        series = run.series("entropy")
-        if series is None:
-            return
-        steps, values = stats.measured(series, above=0.0)
-        if len(steps) < MIN_POINTS:
-            raise Inconclusive(f"entropy: {len(steps)} positive points, needs {MIN_POINTS}")
-        scale = stats.logs(values, 1e-12)
+        entropy = Signal.of(run, "entropy", minimum=self.points, above=0)
         limit = float(np.log(self.ratio))
-        recent = _recent(scale, limit)
-        if not (scale - recent > limit).any():
+        recent = entropy.past(log=1e-12, above=limit / 2, warmup=1, window=self.recent_rows)
+        if not (recent.rise > limit).any():
             return
-        past = stats.past_baseline(scale, above=limit / 2, warmup=1, window=stats.MAX_BLOCKS)
-        highest = stats.rolling_max(past.center)
-        level = np.where(_fell(run, steps) & np.isfinite(recent), recent, highest)
-        early = np.arange(len(scale)) < EARLY
-        bad = scale - level > np.where(early, np.log(EARLY_RATIO), limit)
-        left = scale - level > np.maximum(3 * past.robust_std, LEFT)
-        for episode in stats.persistent(bad, width=SPAN, share=LASTING, gap=SPAN):
-            onset = stats.extend_back(left, episode.start)
-            whole = stats.Episode(onset, episode.end, episode.recovered)
-            yield self._finding(run, steps, values, np.exp(level), whole)
+        past = entropy.past(log=1e-12, above=limit / 2, warmup=1, window=WHOLE)
+        after_loss = self._reward_fell(entropy) & np.isfinite(recent.center)
+        level = np.where(after_loss, recent.center, stats.rolling_max(past.center))
+        rise = past.scaled - level
+        first = early(self.early_rows, len(entropy))
+        bad = rise > np.where(first, np.log(self.early_ratio), limit)
+        departed = rise > np.maximum(3 * past.robust_std, self.least_rise)
+        for stretch in Judged(entropy, bad, departed).persistent():
+            yield self._finding(stretch, float(np.exp(level[stretch.start])))
 
-    def _finding(
-        self,
-        run: RunContext,
-        steps: stats.IntArray,
-        values: stats.FloatArray,
-        level: stats.FloatArray,
-        episode: stats.Episode,
-    ) -> Finding:
-        first, last = int(steps[episode.start]), int(steps[episode.end])
-        base = float(level[episode.start])
-        usual = stats.median(values[episode.rows])
-        before, during = _rewards(run, steps, episode)
-        known = np.isfinite(before) and np.isfinite(during)
-        went = f"{stats.number(before)} to {stats.number(during)}"
-        beside = f", while the reward went from {went}" if known else ""
-        evidence = [
-            Evidence("entropy", first, float(values[episode.start]), base, note="onset"),
-            Evidence("entropy", None, usual, base, note="median since, against the level before"),
-        ]
-        if known:
-            evidence.append(
-                Evidence("reward_mean", None, during, before, note="median since, against before")
-            )
-        return Finding(
-            detector=self.id,
-            severity=self._severity(usual, before, during),
-            confidence=0.9 if len(episode) >= 2 * SPAN else 0.75,
-            first_bad_step=first,
-            last_bad_step=last if episode.recovered else run.last_step,
-            state=stats.outcome(episode, ended=run.ended),
-            summary=(
-                f"Entropy rose from {stats.number(base)} to {stats.number(usual)} nats from step "
-                f"{first:,} on{beside}."
+    def _reward_fell(self, entropy: Signal) -> stats.BoolArray:
+        """Where the reward has lost half of the best level that it had reached."""
+        reward = entropy.with_values(stats.finite(entropy.beside("reward_mean")))
+        best = reward.best_level(self.recent_rows // 2, warmup=self.early_rows)
+        result: stats.BoolArray = reward.values < best.level / 2
+        return result
+
+    def _finding(self, stretch: Stretch, level: float) -> Finding:
+        reward = stretch.beside("reward_mean")
+        went = f"{number(reward.before)} to {number(reward.during)}"
+        beside = f", while the reward went from {went}" if reward.known else ""
+        bonus = stretch.signal.run.setting("entropy_coef")
+        return finding(
+            self,
+            stretch,
+            f"Entropy rose from {number(level)} to {number(stretch.usual)} nats{SINCE}{beside}.",
+            severity=self._severity(stretch, reward),
+            confidence=0.9 if len(stretch) >= 10 else 0.75,
+            evidence=(
+                stretch.at_onset(level),
+                stretch.in_all(stretch.usual, level, "median since, against the level before"),
+                reward.evidence(),
             ),
-            evidence=tuple(evidence),
-            remedies=_remedies(run, first),
-            metrics=("entropy",),
+            remedies=(
+                restore(stretch.first),
+                "lower or drop the entropy bonus" if bonus else "",
+                "lower the learning rate, and raise the KL coefficient",
+                "check that sampler and trainer hold the same weights in the same precision",
+                "read a completion from before and after: noise, or longer thoughts?",
+            ),
         )
 
-    def _severity(self, usual: float, before: float, during: float) -> Severity:
-        if during > before:
+    def _severity(self, stretch: Stretch, reward: Change) -> Severity:
+        if reward.rose():
             return Severity.INFO
-        return Severity.CRITICAL if usual > self.noise or during < before / 2 else Severity.WARNING
-
-
-def _recent(scale: stats.FloatArray, limit: float) -> stats.FloatArray:
-    return stats.past_baseline(scale, above=limit / 2, warmup=1, window=RECENT).center
-
-
-def _fell(run: RunContext, steps: stats.IntArray) -> stats.BoolArray:
-    """Where the reward has lost half of the best level that it had reached."""
-    reward = stats.finite(stats.at_steps(run.series("reward_mean"), steps))
-    best = stats.rolling_max(stats.past_baseline(reward, warmup=EARLY, window=RECENT // 2).center)
-    result: stats.BoolArray = reward < best / 2
-    return result
-
-
-def _rewards(run: RunContext, steps: stats.IntArray, episode: stats.Episode) -> tuple[float, float]:
-    reward = stats.at_steps(run.series("reward_mean"), steps)
-    before = reward[max(0, episode.start - LOOK_BACK) : episode.start]
-    return stats.median(before), stats.median(reward[episode.rows])
-
-
-def _remedies(run: RunContext, first: int) -> tuple[str, ...]:
-    bonus = "lower or drop the entropy bonus" if run.setting("entropy_coef") else ""
-    rest = (
-        "lower the learning rate, and raise the KL coefficient",
-        "check that sampler and trainer hold the same weights in the same precision",
-        "read a completion from before and after: noise, or longer thoughts?",
-    )
-    first_aid = f"restore a checkpoint from before step {first:,}"
-    return (first_aid, bonus, *rest) if bonus else (first_aid, *rest)
+        ruined = stretch.usual > self.noise or reward.fell(0.5)
+        return Severity.CRITICAL if ruined else Severity.WARNING

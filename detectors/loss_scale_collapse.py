@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
-from rlprobe import stats
-from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, knob
-
-SEARCH_FROM = 4096.0  # a run that begins at this scale or above is looking for its scale
-NEVER_FOUND = 4.0  # a search that ends here found none
-AT_FLOOR_ROWS = 2
+from rlprobe.detector import Detector, Finding, RunContext, Severity, fixed, knob, rule
+from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding, number, stretch_from
 
 
 class LossScaleCollapse(Detector):
     """The fp16 loss scale is halved step after step, or sits at its floor.
 
     What it detects
-        `halving`: the scale falls on most steps until little is left of it. `floor`: it sits at 1
-        or below after it had been higher.
+        A scale that falls on most steps until little is left of it, or that sits at 1 or below
+        after it had been higher.
 
     Why it matters
         Each halving is a step whose gradient overflowed and was thrown away. When no scale is
@@ -27,10 +24,9 @@ class LossScaleCollapse(Detector):
         loss or the data is what overflows.
 
     How it is computed
-        From the logged scale. At least `halvings` halvings, on at least `share` of the steps of
-        the stretch, that end at a scale of `low` or below. A run that begins at a high scale
-        searches for its own: that first fall is healthy unless it ends near 1. A single halving is
-        the scaler doing its work. A scale of 1 on all rows, or below 0, means that none is used.
+        From the logged scale. A single halving is the scaler doing its work. A scale of 1 on all
+        rows, or below 0, means that none is used. It is critical where a scale of 1 or below lasts
+        to the end.
 
     What to do
         Train in bf16 where the hardware has it. Otherwise lower the learning rate, look at the
@@ -54,96 +50,77 @@ class LossScaleCollapse(Detector):
     share: float = knob(0.5, "halvings per step of the stretch", minimum=0.05, maximum=1)
     low: float = knob(64, "scale at which little is left", minimum=1)
 
-    def scan(self, run: RunContext) -> Iterator[Finding]:
-        """Stretches of halving, then the floor."""
-        series = run.series("loss_scale")
-        if series is None:
-            return
-        steps, scale = stats.measured(series, above=0.0)
-        if len(scale) < 2 or bool((scale == scale[0]).all()):
-            return
-        falls = np.zeros(len(scale), dtype=np.bool_)
-        falls[1:] = scale[1:] < scale[:-1]
-        covered = -1
-        for episode in stats.episodes(falls, gap=1):
-            if self._collapsed(steps, scale, episode):
-                first = _from(steps, scale, episode)
-                whole = stats.Episode(first, _until(scale, episode.end), recovered=True)
-                covered = whole.end
-                yield _finding(run, steps, scale, whole, "halving")
-        yield from _floor(run, steps, scale, covered)
+    search_from = fixed(4096, "a run that begins at this scale or above looks for its scale")
+    never_found = fixed(4, "a search that ends here or below has failed")
 
-    def _collapsed(
-        self, steps: stats.IntArray, scale: stats.FloatArray, episode: stats.Episode
-    ) -> bool:
-        before = max(0, episode.start - 1)
-        start, end = float(scale[before]), float(scale[episode.end])
-        count = float(np.log2(start / end))
-        span = int(steps[episode.end] - steps[before])
-        searching = before == 0 and start >= SEARCH_FROM and end > NEVER_FOUND
-        return (
-            not searching
-            and count >= self.halvings - 1e-9
-            and count >= self.share * span
-            and end <= self.low
+    def scan(self, run: RunContext) -> Iterator[Finding]:
+        """Stretches of halving, then a floor that none of them explains."""
+        scale = Signal.of(run, "loss_scale", minimum=0, above=0)
+        if len(scale) < 2 or bool((scale.values == scale.values[0]).all()):
+            return
+        covered = -1
+        for stretch in self._halving(scale):
+            covered = stretch.end
+            yield self._finding(stretch, "halving", "was halved step after step")
+        for stretch in self._floor(scale):
+            if stretch.start > covered:
+                yield self._finding(stretch, "floor", "sits at its floor")
+
+    @rule("halving")
+    def _halving(self, scale: Signal) -> Iterator[Stretch]:
+        """At least `halvings` halvings, on at least `share` of the steps of the stretch, that end
+        at a scale of `low` or below. A run that begins at a high scale searches for its own: that
+        first fall is healthy unless it ends near 1.
+        """
+        falls = np.diff(scale.values, prepend=scale.values[0]) < 0
+        for fall in Judged(scale, falls).runs(gap=1):
+            if self._collapsed(fall):
+                start = 0 if self._opens_the_log(fall) else fall.start
+                yield stretch_from(scale, start, _until(scale, fall.end))
+
+    @rule("floor")
+    def _floor(self, scale: Signal) -> tuple[Stretch, ...]:
+        """Two rows or more at 1 or below, after it had been higher."""
+        higher = np.maximum.accumulate(scale.values) > 1
+        return Judged(scale, (scale.values <= 1) & higher).runs(least=2)
+
+    def _collapsed(self, fall: Stretch) -> bool:
+        scale, before = fall.signal, max(0, fall.start - 1)
+        start, end = float(scale.values[before]), float(scale.values[fall.end])
+        halvings = math.log2(start / end)
+        span = int(scale.steps[fall.end] - scale.steps[before])
+        searching = before == 0 and start >= self.search_from and end > self.never_found
+        enough = halvings >= self.halvings - 1e-9 and halvings >= self.share * span
+        return enough and end <= self.low and not searching
+
+    def _opens_the_log(self, fall: Stretch) -> bool:
+        """Whether the first row already shows the result of the first halving."""
+        scale = fall.signal
+        first = fall.start == 1 and scale.steps[1] - scale.steps[0] == 1
+        return bool(first and scale.values[0] < self.search_from)
+
+    def _finding(self, stretch: Stretch, variant: str, what: str) -> Finding:
+        start = float(stretch.signal.values[max(0, stretch.start - 1)])
+        lowest = float(stretch.values.min())
+        stuck = not stretch.recovered and lowest <= 1
+        return finding(
+            self,
+            stretch,
+            f"The fp16 loss scale {what}: from {number(start)} to {number(lowest)}{SINCE}; the "
+            "update of each of these steps was thrown away.",
+            variant=variant,
+            severity=Severity.CRITICAL if stuck else Severity.WARNING,
+            confidence=0.9,
+            evidence=(stretch.at_onset(start), stretch.in_all(lowest, start, "lowest")),
+            remedies=(
+                "train in bf16, which needs no loss scale",
+                f"look at the batch of step {stretch.first:,}: what overflows there?",
+                "lower the learning rate and clip the gradient norm",
+            ),
         )
 
 
-def _from(steps: stats.IntArray, scale: stats.FloatArray, episode: stats.Episode) -> int:
-    """A log that opens with the fall shows the result of its first halving on the first row."""
-    opens = episode.start == 1 and scale[0] < SEARCH_FROM and steps[1] - steps[0] == 1
-    return 0 if opens else episode.start
-
-
-def _until(scale: stats.FloatArray, row: int) -> int:
+def _until(scale: Signal, row: int) -> int:
     """Last row before the scale has risen again."""
-    higher = np.flatnonzero(scale[row:] > scale[row])
+    higher = np.flatnonzero(scale.values[row:] > scale.values[row])
     return row + int(higher[0]) - 1 if len(higher) else len(scale) - 1
-
-
-def _floor(
-    run: RunContext, steps: stats.IntArray, scale: stats.FloatArray, covered: int
-) -> Iterator[Finding]:
-    """At 1 or below after it had been higher; rows that a halving already explains are left."""
-    higher = np.maximum.accumulate(scale) > 1
-    for episode in stats.episodes((scale <= 1) & higher, least=AT_FLOOR_ROWS):
-        if episode.start > covered:
-            yield _finding(run, steps, scale, episode, "floor")
-
-
-def _finding(
-    run: RunContext,
-    steps: stats.IntArray,
-    scale: stats.FloatArray,
-    episode: stats.Episode,
-    variant: str,
-) -> Finding:
-    before = max(0, episode.start - 1)
-    first, last = int(steps[episode.start]), int(steps[episode.end])
-    start, lowest = float(scale[before]), float(scale[episode.rows].min())
-    whole = stats.Episode(episode.start, episode.end, episode.end < len(scale) - 1)
-    stuck = not whole.recovered and lowest <= 1
-    what = "was halved step after step" if variant == "halving" else "sits at its floor"
-    return Finding(
-        detector="LOSS_SCALE_COLLAPSE",
-        variant=variant,
-        severity=Severity.CRITICAL if stuck else Severity.WARNING,
-        confidence=0.9,
-        first_bad_step=first,
-        last_bad_step=last if whole.recovered else run.last_step,
-        state=stats.outcome(whole, ended=run.ended),
-        summary=(
-            f"The fp16 loss scale {what}: from {stats.number(start)} to {stats.number(lowest)} "
-            f"from step {first:,} on; the update of each of these steps was thrown away."
-        ),
-        evidence=(
-            Evidence("loss_scale", first, float(scale[episode.start]), start, note="onset"),
-            Evidence("loss_scale", None, lowest, start, note="lowest"),
-        ),
-        remedies=(
-            "train in bf16, which needs no loss scale",
-            f"look at the batch of step {first:,}: what overflows there?",
-            "lower the learning rate and clip the gradient norm",
-        ),
-        metrics=("loss_scale",),
-    )
