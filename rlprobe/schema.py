@@ -1,7 +1,7 @@
-"""Reads `schemas/`: tables, metric vocabulary, framework aliases, failure patterns.
+"""Reads `schemas/`: tables, vocabulary, aliases, step keys, tell-tales of algorithms and failures.
 
-Everything here is data turned into typed values, loaded once and on demand. `arrow_fields` is the
-only function that needs pyarrow.
+Everything here is data turned into typed values, loaded once and on demand. Only
+`arrow_fields` needs pyarrow, and only `Aliases.apply` NumPy.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ REPORT_VERSION = 1  # of the JSON report
 
 Scale = Literal["log", "linear", "fraction", "signed"]
 TABLES = ("steps", "ranks", "events", "samples")
+Logged = tuple[Any, Any]  # values, and whether each was logged
+_MOST_PLANS = 1_000  # of sets of keys, per framework
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +66,19 @@ class Failure:
     remedy: str
 
 
+def _text(name: str) -> str:
+    return (files("rlprobe.schemas") / name).read_text(encoding="utf-8")
+
+
+@functools.cache
 def _load(name: str) -> dict[str, Any]:
-    return tomllib.loads((files("rlprobe.schemas") / name).read_text(encoding="utf-8"))
+    return tomllib.loads(_text(name))
 
 
 @functools.cache
 def tables() -> Mapping[str, Table]:
     """The tables of a recording, by name."""
-    raw = _load("tables.toml")
-    return {name: _table(name, raw[name]) for name in TABLES}
+    return {name: _table(name, _load("tables.toml")[name]) for name in TABLES}
 
 
 def _table(name: str, raw: Mapping[str, Any]) -> Table:
@@ -112,11 +118,10 @@ def arrow_fields(table: str) -> tuple[pa.Field, ...]:
 @functools.cache
 def metrics() -> Mapping[str, Metric]:
     """The vocabulary, by canonical name (families under their `/*` name)."""
-    raw = _load("metrics.toml")
-    raw.pop("distributions")
     return {
         name: Metric(name, spec["unit"], spec["scale"], spec["description"])
-        for name, spec in raw.items()
+        for name, spec in _load("metrics.toml").items()
+        if name != "distributions"
     }
 
 
@@ -137,6 +142,21 @@ def metric(name: str) -> Metric | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Naming:
+    """What becomes of one key: its canonical name, and how its values are to be read.
+
+    Attributes:
+        sentinel: the logged value that stands for "not measured".
+        transform: factor and offset that turn a logged value into the metric's.
+    """
+
+    key: str
+    name: str
+    sentinel: float | None
+    transform: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Aliases:
     """How one framework names the metrics.
 
@@ -165,46 +185,64 @@ class Aliases:
     normalise: bool = False
     inherits: bool = False
     raw_patterns: Mapping[str, str] = field(default_factory=dict)
+    _plans: dict[tuple[str, ...], tuple[Naming, ...]] = field(default_factory=dict, repr=False)
+
+    def apply(self, columns: Mapping[str, Logged]) -> dict[str, Logged]:
+        """Logged columns as metrics: sentinels out, in the metric's unit, under canonical names.
+
+        A column is its values and whether each was logged: two arrays of one length, or a number
+        and a bool. A key without a metric keeps its name. Of two keys that mean the same, the
+        better one counts where it was logged.
+        """
+        named: dict[str, Logged] = {}
+        for key in self.plan(tuple(columns)):
+            values, logged = columns[key.key]
+            if key.sentinel is not None:
+                logged = logged & (values != key.sentinel)
+            if key.transform is not None:
+                values = values * key.transform[0] + key.transform[1]
+            if key.name in named:
+                import numpy as np
+
+                worse, had = named[key.name]
+                values, logged = np.where(logged, values, worse), logged | had
+            named[key.name] = (values, logged)
+        return named
+
+    def plan(self, keys: tuple[str, ...]) -> tuple[Naming, ...]:
+        """What becomes of each of these keys, of those that mean the same the best one last."""
+        if keys not in self._plans:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            ranks = {name: rank for rank, name in enumerate(self.exact)}
+            ordered = sorted(keys, key=lambda key: (ranks.get(self.bare(key), -1), key))
+            self._plans[keys] = tuple(self.naming(key) for key in ordered)
+        return self._plans[keys]
+
+    def naming(self, key: str) -> Naming:
+        """What becomes of one key."""
+        bare = self.bare(key)
+        name = self.canonical(key) or key
+        return Naming(key, name, self.sentinels.get(bare), self.transforms.get(bare))
 
     def canonical(self, key: str) -> str | None:
         """The canonical metric for a key of this framework; None if the vocabulary has none."""
         name = self.bare(key)
         if name in self.keep:
             return None
-        if name in self.exact:
-            return self.exact[name]
-        for pattern, target in self.patterns:
-            match = pattern.fullmatch(name)
-            if match:
-                return self._from_pattern(match, target)
-        if metric(name):
-            return name
+        known = self._listed(name) or (name if metric(name) else None)
+        if known:
+            return known
         if self.normalise:
-            return self._loosely(name)
+            plain = normal(name)
+            return self._listed(plain) or (plain if metric(plain) else None)
         return aliases()["generic"].canonical(name) if self.inherits else None
 
-    def _loosely(self, name: str) -> str | None:
-        plain = normal(name)
-        if plain in self.exact:
-            return self.exact[plain]
-        for pattern, target in self.patterns:
-            match = pattern.fullmatch(plain)
-            if match:
-                return self._from_pattern(match, target)
-        return plain if metric(plain) else None
-
-    def rank(self, key: str) -> int:
-        """Precedence among keys that mean the same metric: the later in the file, the better."""
-        name = self.bare(key)
-        return list(self.exact).index(name) if name in self.exact else -1
-
-    def sentinel(self, key: str) -> float | None:
-        """The value of this key that stands for "not measured", if it has one."""
-        return self.sentinels.get(self.bare(key))
-
-    def transform(self, key: str) -> tuple[float, float] | None:
-        """Factor and offset of this key: the metric is `factor * logged + offset`."""
-        return self.transforms.get(self.bare(key))
+    def _listed(self, name: str) -> str | None:
+        if name in self.exact:
+            return self.exact[name]
+        matches = ((pattern.fullmatch(name), target) for pattern, target in self.patterns)
+        return next((self._from_pattern(m, target) for m, target in matches if m), None)
 
     def bare(self, key: str) -> str:
         """A key without the prefix that a tracker put before it."""
@@ -260,9 +298,9 @@ def _transform(how: Mapping[str, float]) -> tuple[float, float]:
 def aliases() -> Mapping[str, Aliases]:
     """Every alias file, by framework."""
     folder = files("rlprobe.schemas") / "aliases"
-    found = [entry for entry in folder.iterdir() if entry.name.endswith(".toml")]
-    tables_ = [_aliases(tomllib.loads(entry.read_text(encoding="utf-8"))) for entry in found]
-    return {table.framework: table for table in sorted(tables_, key=lambda table: table.framework)}
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    every = (_aliases(tomllib.loads(_text(f"aliases/{name}"))) for name in names)
+    return {table.framework: table for table in every}
 
 
 def detect_framework(keys: Iterable[str]) -> str | None:
@@ -276,7 +314,8 @@ def detect_framework(keys: Iterable[str]) -> str | None:
     if not most:
         return None
     best = [name for name, score in scores.items() if score == most]
-    return max(best, key=lambda name: _known(aliases()[name], present))
+    known = {name: sum(map(bool, map(aliases()[name].canonical, present))) for name in best}
+    return max(best, key=known.__getitem__)
 
 
 def _score(table: Aliases, present: set[str]) -> int:
@@ -291,21 +330,52 @@ def _score(table: Aliases, present: set[str]) -> int:
     return score
 
 
-def _known(table: Aliases, present: set[str]) -> int:
-    return sum(table.canonical(key) is not None for key in present)
+@dataclass(frozen=True, slots=True)
+class StepKeys:
+    """Names that logs have for the step; the better comes first.
+
+    Attributes:
+        keys: the usual ones.
+        axes: the trainer's own, where a tracker counts something else.
+        counters: keys that measure nothing, steps among them.
+        formats: further names, by the format that has them.
+    """
+
+    keys: tuple[str, ...]
+    axes: tuple[str, ...]
+    counters: frozenset[str]
+    formats: Mapping[str, tuple[str, ...]]
+
+
+@functools.cache
+def step_keys() -> StepKeys:
+    """Which of a row's numbers is its step."""
+    raw = _load("steps.toml")
+    return StepKeys(
+        keys=tuple(raw["keys"]),
+        axes=tuple(raw["axes"]),
+        counters=frozenset([*raw["keys"], *raw["counters"]]),
+        formats={name: tuple(keys) for name, keys in raw["formats"].items()},
+    )
+
+
+def detect_algorithm(keys: Iterable[str]) -> str | None:
+    """The algorithm that these keys give away, if they do."""
+    present = {key.removeprefix("train/") for key in keys}
+    for entry in _load("algorithms.toml")["algorithm"]:
+        needed = set(entry.get("all", ()))
+        if present.intersection(entry.get("any", ())) or (needed and needed <= present):
+            name: str = entry["name"]
+            return name
+    return None
 
 
 @functools.cache
 def failures() -> tuple[Failure, ...]:
     """What the last lines of a dead run mean, most telling first."""
     return tuple(
-        Failure(
-            entry["kind"],
-            re.compile(entry["pattern"], re.IGNORECASE),
-            entry["meaning"],
-            entry["try"],
-        )
-        for entry in _load("failures.toml")["failure"]
+        Failure(raw["kind"], re.compile(raw["pattern"], re.I), raw["meaning"], raw["try"])
+        for raw in _load("failures.toml")["failure"]
     )
 
 
@@ -326,6 +396,5 @@ def report_schema() -> dict[str, Any]:
     """The JSON Schema of `rlprobe scan --format json`."""
     import json
 
-    text = (files("rlprobe.schemas") / "report.schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
+    schema: dict[str, Any] = json.loads(_text("report.schema.json"))
     return schema

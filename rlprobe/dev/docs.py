@@ -210,16 +210,16 @@ def _frameworks() -> str:
 
 
 def _recomputed(table: schema.Aliases, key: str) -> str:
-    said = []
-    transform, sentinel = table.transform(key), table.sentinel(key)
-    if transform is not None:
-        factor, offset = transform
-        said.append(f"{factor:g} * value" + (f" + {offset:g}" if offset else ""))
-    if sentinel is not None:
-        said.append(f"{sentinel:g} is not logged")
+    remarks = []
+    naming = table.naming(key)
+    if naming.transform is not None:
+        factor, offset = naming.transform
+        remarks.append(f"{factor:g} * value" + (f" + {offset:g}" if offset else ""))
+    if naming.sentinel is not None:
+        remarks.append(f"{naming.sentinel:g} is not logged")
     if key in table.witnesses:
-        said.append(f"missing beside `{table.witnesses[key]}` is NaN")
-    return "; ".join(said)
+        remarks.append(f"missing beside `{table.witnesses[key]}` is NaN")
+    return "; ".join(remarks)
 
 
 def _formats() -> str:

@@ -51,7 +51,8 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         id=name or path.name,
         source=source,
         framework=framework,
-        algorithm=_first(reading.algorithm for reading in readings) or _algorithm(keys),
+        algorithm=_first(reading.algorithm for reading in readings)
+        or schema.detect_algorithm(keys),
         settings={key: v for reading in readings for key, v in reading.settings.items()},
         attempts=_attempts(frame.step, frame.attempt),
         notes=tuple(dict.fromkeys(notes)),
@@ -145,24 +146,8 @@ def _restored(columns: Columns, aliases: schema.Aliases) -> list[str]:
 
 
 def _canonical(columns: Columns, aliases: schema.Aliases) -> Columns:
-    """Under canonical names; of two keys that mean the same, the better one counts."""
-    named: Columns = {}
-    for key in sorted(columns, key=lambda key: (aliases.rank(key), key)):
-        if key in STEP_KEYS:
-            continue
-        values, valid = columns[key]
-        sentinel = aliases.sentinel(key)
-        if sentinel is not None:
-            valid = valid & (values != sentinel)
-        transform = aliases.transform(key)
-        if transform is not None:
-            values = values * transform[0] + transform[1]
-        name = aliases.canonical(key) or key
-        if name in named:
-            worse, had = named[name]
-            values, valid = np.where(valid, values, worse), valid | had
-        named[name] = (values, valid)
-    return named
+    """Under canonical names, without the steps."""
+    return aliases.apply({key: column for key, column in columns.items() if key not in STEP_KEYS})
 
 
 def _attempts(step: IntArray, attempt: IntArray) -> tuple[Attempt, ...]:
@@ -174,14 +159,3 @@ def _attempts(step: IntArray, attempt: IntArray) -> tuple[Attempt, ...]:
         )
         for number in np.unique(attempt)
     )
-
-
-def _algorithm(keys: Iterable[str]) -> str | None:
-    present = {key.removeprefix("train/") for key in keys}
-    if present & {"frac_reward_zero_std", "completions/mean_length", "completion_length"}:
-        return "GRPO"
-    if {"rewards/chosen", "rewards/rejected"} <= present:
-        return "DPO"
-    if present & {"critic/vf_loss", "critic_loss", "losses/value_loss", "objective/rlhf_reward"}:
-        return "PPO"
-    return "SFT" if "mean_token_accuracy" in present else None

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rlprobe.importers.completions import Completions
+from rlprobe.importers.trainers.completions import Completions
 from rlprobe.store.frame import Frame, frame_of
 from rlprobe.store.run import Run
 from rlprobe.store.table import TableRun

@@ -9,20 +9,20 @@ from pathlib import Path
 from rlprobe.errors import EmptyRunError, InputError, UnknownFormatError
 from rlprobe.importers import directory as folders
 from rlprobe.importers.assemble import assemble
-from rlprobe.importers.completions import Completions
-from rlprobe.importers.console import Console
-from rlprobe.importers.csv_table import CSVTable
-from rlprobe.importers.hf_trainer_state import HFTrainerState
+from rlprobe.importers.console.log import Console
+from rlprobe.importers.documents.csv_table import CSVTable
+from rlprobe.importers.documents.json_document import CutDocumentError, JSONDocument
+from rlprobe.importers.documents.jsonl import JSONLines
+from rlprobe.importers.documents.parquet import MetricsParquet
+from rlprobe.importers.folders import folders_in
 from rlprobe.importers.importer import Importer, Reading
-from rlprobe.importers.json_document import CutDocumentError, JSONDocument
-from rlprobe.importers.jsonl import JSONLines
-from rlprobe.importers.metrics_parquet import MetricsParquet
-from rlprobe.importers.mlflow_store import MLflow
 from rlprobe.importers.source import STDIN, Source
-from rlprobe.importers.tensorboard import TensorBoard
-from rlprobe.importers.trackio import Trackio
-from rlprobe.importers.wandb_file import WandbFile
-from rlprobe.importers.whole_folders import folders_in
+from rlprobe.importers.tensorboard.event_files import TensorBoard
+from rlprobe.importers.trackers.mlflow import MLflow
+from rlprobe.importers.trackers.trackio import Trackio
+from rlprobe.importers.trackers.wandb import WandbFile
+from rlprobe.importers.trainers.completions import Completions
+from rlprobe.importers.trainers.trainer_state import HFTrainerState
 from rlprobe.store import layout
 from rlprobe.store.run import Run
 from rlprobe.values import Problem

@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlprobe import schema
 from rlprobe.importers.rows import RowTable, number
 
-# Best first. open-instruct logs `training_step` beside a `global_step` that counts episodes.
-AXES = (
-    "train/global_step",
-    "training_step",
-    "training/global_step",
-    "trainer/global_step",
-    "global_step",
-    "rollout/step",
-    "train/step",
-)
+AXES = schema.step_keys().axes
 _OWN = frozenset({"_step", "_runtime", "_timestamp", "_wandb"})
 
 
@@ -43,7 +35,7 @@ class StepAxis:
 
     def add(self, row: Mapping[str, Any], counted: int) -> None:
         """Add a row; `counted` is the writer's own number of it."""
-        axis, step = self._found(row)
+        axis, step = self._axis_of(row)
         if axis is not None:
             self._used[axis] = None
             self._latest = step
@@ -52,13 +44,13 @@ class StepAxis:
             step = self._latest
         else:
             step = counted
-        kept = {k: v for k, v in row.items() if k not in _OWN and k != axis and not _media(v)}
-        kept = _without_flat_media(kept)
+        metrics = {k: v for k, v in row.items() if k not in _OWN and k != axis and not _media(v)}
+        metrics = _without_flat_media(metrics)
         if self._open is not None and self._open[0] == step:
-            self._open[1].update(kept)
+            self._open[1].update(metrics)
         else:
             self._close()
-            self._open = (step, kept)
+            self._open = (step, metrics)
 
     def _close(self) -> None:
         if self._open is not None:
@@ -70,7 +62,7 @@ class StepAxis:
         self._close()
         return self._table
 
-    def _found(self, row: Mapping[str, Any]) -> tuple[str | None, int]:
+    def _axis_of(self, row: Mapping[str, Any]) -> tuple[str | None, int]:
         for axis in self._axes:
             value = number(row.get(axis))
             if value is not None and value.is_integer() and abs(value) < 2**63:
@@ -81,10 +73,10 @@ class StepAxis:
         """What was assumed, as sentences."""
         if not self._used:
             return []
-        said = [f"step read from {', '.join(self._used)}, not from {self._counter}"]
+        notes = [f"step read from {', '.join(self._used)}, not from {self._counter}"]
         if self._carried:
-            said.append(f"{self._carried:,} rows without a step of their own: at the step before")
-        return said
+            notes.append(f"{self._carried:,} rows without a step of their own: at the step before")
+        return notes
 
 
 def _media(value: object) -> bool:

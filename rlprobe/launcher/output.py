@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from rlprobe import schema
-from rlprobe.importers import console_line
+from rlprobe.importers.console import line as console_line
 
 TAIL_LINES = 400
 _LINE_CHARACTERS = 2_000  # kept of a line in the tail

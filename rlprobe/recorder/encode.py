@@ -6,9 +6,10 @@ tensors, text, None) are looked at one by one.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,20 +24,6 @@ from rlprobe.values import BoolArray, FloatArray
 MetricRow = tuple[int, float, dict[str, Any]]  # step, time, metrics
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What to do with rows of one set of keys: positions, names, and what means "not measured"."""
-
-    positions: tuple[int, ...]
-    names: tuple[str, ...]
-    sentinels: tuple[float | None, ...]
-    transforms: tuple[tuple[float, float] | None, ...]
-
-    def columns(self) -> Iterator[tuple[int, str, float | None, tuple[float, float] | None]]:
-        """Position, name, sentinel and transform of each column."""
-        yield from zip(self.positions, self.names, self.sentinels, self.transforms, strict=True)
-
-
 @dataclass
 class MetricEncoder:
     """Turns metric rows of one table into Arrow tables under canonical names.
@@ -48,7 +35,6 @@ class MetricEncoder:
     table: str
     framework: str | None
     rejected: Callable[[str], None]
-    _plans: dict[tuple[str, ...], _Plan] = field(default_factory=dict)
 
     def encode(self, rows: Sequence[MetricRow], constants: dict[str, int]) -> pa.Table:
         """One Arrow table; `constants` are integer columns (attempt, rank) of one value."""
@@ -85,25 +71,23 @@ class MetricEncoder:
             return
         matrix = _matrix(rows)
         if matrix is None:
-            yield from self._careful(rows)
-            return
-        plan = self._plan(keys)
-        for position, name, sentinel, transform in plan.columns():
-            values = matrix[:, position]
-            missing = np.zeros(len(rows), np.bool_) if sentinel is None else values == sentinel
-            yield name, _transformed(values, transform), missing
+            columns = self._careful(rows)
+        else:
+            whole = np.ones(len(rows), np.bool_)
+            columns = {key: (matrix[:, at], whole) for at, key in enumerate(keys)}
+        aliases = schema.aliases()[self.framework or "generic"]
+        for name, (values, logged) in aliases.apply(columns).items():
+            yield _column(self.table, name), values, ~logged
 
-    def _careful(self, rows: list[dict[str, Any]]) -> Iterable[tuple[str, FloatArray, BoolArray]]:
+    def _careful(self, rows: list[dict[str, Any]]) -> dict[str, tuple[FloatArray, BoolArray]]:
         plain = [self._plain(row) for row in rows]
-        keys = tuple(dict.fromkeys(key for row in plain for key in row))
-        plan = self._plan(keys)
-        for position, name, sentinel, transform in plan.columns():
-            key = keys[position]
-            missing = np.array([key not in row for row in plain])
-            values = np.array([row.get(key, np.nan) for row in plain], dtype=np.float64)
-            if sentinel is not None:
-                missing |= values == sentinel
-            yield name, _transformed(values, transform), missing
+        return {
+            key: (
+                np.array([row.get(key, np.nan) for row in plain], dtype=np.float64),
+                np.array([key in row for row in plain]),
+            )
+            for key in dict.fromkeys(key for row in plain for key in row)
+        }
 
     def _plain(self, row: dict[str, Any]) -> dict[str, float]:
         plain: dict[str, float] = {}
@@ -114,34 +98,13 @@ class MetricEncoder:
                 self.rejected(key)
         return plain
 
-    def _plan(self, keys: tuple[str, ...]) -> _Plan:
-        plan = self._plans.get(keys)
-        if plan is None:
-            plan = self._plans[keys] = self._make_plan(keys)
-        return plan
 
-    def _make_plan(self, keys: tuple[str, ...]) -> _Plan:
-        aliases = schema.aliases()[self.framework or "generic"]
-        chosen: dict[str, int] = {}
-        for position, key in sorted(enumerate(keys), key=lambda item: aliases.rank(item[1])):
-            chosen[self._name(aliases, key)] = position
-        positions = tuple(chosen.values())
-        sentinels = tuple(aliases.sentinel(keys[position]) for position in positions)
-        transforms = tuple(aliases.transform(keys[position]) for position in positions)
-        return _Plan(positions, tuple(chosen), sentinels, transforms)
-
-    def _name(self, aliases: schema.Aliases, key: str) -> str:
-        name = storable(aliases.canonical(key) or key)
-        fixed = {column.name for column in schema.tables()[self.table].columns} - {"tokens_seen"}
-        return f"user/{name}" if name in fixed else name
-
-
-def _transformed(values: FloatArray, transform: tuple[float, float] | None) -> FloatArray:
-    """The framework's own unit or sign as the vocabulary's."""
-    if transform is None:
-        return values
-    factor, offset = transform
-    return factor * values + offset
+@functools.lru_cache(maxsize=4096)
+def _column(table: str, metric: str) -> str:
+    """The column of a metric: the names of a table's fixed columns are taken."""
+    name = storable(metric)
+    fixed = {column.name for column in schema.tables()[table].columns} - {"tokens_seen"}
+    return f"user/{name}" if name in fixed else name
 
 
 def _matrix(rows: list[dict[str, Any]]) -> FloatArray | None:

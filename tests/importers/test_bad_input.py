@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rlprobe.errors import InputError, RlprobeError, UnknownFormatError
 from rlprobe.importers import open_runs, rows, source
-from rlprobe.importers.console_rows import Rows
+from rlprobe.importers.console.rows import Rows
 from rlprobe.importers.numbers import number
 from rlprobe.importers.source import Source
 from tests.importers.reading import log, only, points, read

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from rlprobe.errors import InputError, RlprobeError, UnknownFormatError
 from rlprobe.importers import open_runs
-from rlprobe.importers.completions import Completions
-from rlprobe.importers.metrics_parquet import MetricsParquet
+from rlprobe.importers.documents.parquet import MetricsParquet
 from rlprobe.importers.source import Source
+from rlprobe.importers.trainers.completions import Completions
 from rlprobe.store.run import Run
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlprobe.importers.console_line import MAX_CHARACTERS, parse, step_of
+from rlprobe.importers.console.line import MAX_CHARACTERS, parse, step_of
 
 
 def test_trainer_5_prints_quoted_numbers() -> None:

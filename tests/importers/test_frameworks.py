@@ -86,9 +86,9 @@ def test_keys(framework: str, key: str, name: str | None) -> None:
     ],
 )
 def test_values_are_recomputed(framework: str, key: str, logged: float, metric: float) -> None:
-    transform = schema.aliases()[framework].transform(key)
-    assert transform is not None
-    assert transform[0] * logged + transform[1] == pytest.approx(metric)
+    ((value, there),) = schema.aliases()[framework].apply({key: (logged, True)}).values()
+    assert there
+    assert value == pytest.approx(metric)
 
 
 def test_transforms_sentinels_and_witnesses_belong_to_known_keys() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rlprobe.importers import json_blocks
+from rlprobe.importers.documents import json_blocks
 from tests.importers.reading import only, points, read
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from rlprobe.errors import InputError, RlprobeError, UnknownFormatError
 from rlprobe.importers import open_runs
-from rlprobe.importers.mlflow_store import MLflow
 from rlprobe.importers.source import Source
-from rlprobe.importers.trackio import Trackio
+from rlprobe.importers.trackers.mlflow import MLflow
+from rlprobe.importers.trackers.trackio import Trackio
 from rlprobe.store.run import Run
 
 

@@ -16,10 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlprobe.errors import EmptyRunError, InputError, RlprobeError
-from rlprobe.importers import crc32c, open_runs
+from rlprobe.importers import open_runs
 from rlprobe.importers.importer import Reading
 from rlprobe.importers.source import Source
-from rlprobe.importers.tensorboard import TensorBoard
+from rlprobe.importers.tensorboard import crc32c
+from rlprobe.importers.tensorboard.event_files import TensorBoard
 from rlprobe.store.run import Run
 from tests.importers import encoders as enc
 
@@ -288,8 +289,8 @@ def test_a_corrupt_length_costs_its_record_alone(tmp_path: Path) -> None:
 
 
 def test_a_large_record_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlprobe.importers.tfrecord.BLOCK", 1000)
-    monkeypatch.setattr("rlprobe.importers.tfrecord.LARGEST_RECORD", 5000)
+    monkeypatch.setattr("rlprobe.importers.tensorboard.tfrecord.BLOCK", 1000)
+    monkeypatch.setattr("rlprobe.importers.tensorboard.tfrecord.LARGEST_RECORD", 5000)
     graph = enc.double_field(1, 1e9) + enc.bytes_field(4, bytes(20_000))
     middle = enc.double_field(1, 1e9) + enc.bytes_field(4, bytes(3_000))
     run = only(enc.event_file(tmp_path / NAME, *EVENTS[:2], graph, middle, *EVENTS[2:]))

@@ -12,7 +12,7 @@ import pytest
 from rlprobe.errors import EmptyRunError, InputError, RlprobeError
 from rlprobe.importers import open_runs
 from rlprobe.importers.source import Source
-from rlprobe.importers.wandb_file import WandbFile
+from rlprobe.importers.trackers.wandb import WandbFile
 from rlprobe.store.run import Run
 from tests.importers import encoders as enc
 

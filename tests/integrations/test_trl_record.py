@@ -30,7 +30,7 @@ def _differences(recording: Recording, history: list[dict[str, Any]]) -> list[st
     found = []
     for row in history:
         for key, value in row.items():
-            if key == "step" or value is None or value == names.sentinel(key):
+            if key == "step" or value is None or value == names.naming(key).sentinel:
                 continue
             name = names.canonical(key) or key
             series = columns.setdefault(name, recording.steps.series(name))

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers import json_blocks, steps
+from rlprobe.importers import steps
+from rlprobe.importers.documents import json_blocks
 from rlprobe.importers.importer import Complaints, Reading
 from rlprobe.importers.rows import RowTable, number
 from rlprobe.importers.source import LONGEST_LINE, Source

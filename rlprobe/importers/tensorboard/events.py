@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from rlprobe.importers import wire
 from rlprobe.importers.points import Points
-from rlprobe.importers.tensorboard_scalar import Scalar, scalar_of
-from rlprobe.importers.tfrecord import Block, Damage
+from rlprobe.importers.tensorboard.scalar import Scalar, scalar_of
+from rlprobe.importers.tensorboard.tfrecord import Block, Damage
 from rlprobe.values import BoolArray, IntArray
 
 _DOUBLE = Struct("<d")

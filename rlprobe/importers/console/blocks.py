@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from statistics import fmean, pstdev
 
-from rlprobe.importers import console_line
-from rlprobe.importers.console_pairs import plain_pairs
+from rlprobe.importers.console import line as console_line
+from rlprobe.importers.console.pairs import plain_pairs
 from rlprobe.importers.numbers import spelled
 
 Row = dict[str, float]

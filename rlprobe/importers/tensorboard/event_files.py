@@ -14,8 +14,8 @@ from rlprobe.importers.byte_stream import ByteStream
 from rlprobe.importers.importer import Reading
 from rlprobe.importers.points import Points, rows_of
 from rlprobe.importers.source import Source
-from rlprobe.importers.tensorboard_events import EventReader
-from rlprobe.importers.tfrecord import Damage, blocks
+from rlprobe.importers.tensorboard.events import EventReader
+from rlprobe.importers.tensorboard.tfrecord import Damage, blocks
 from rlprobe.values import FloatArray, IntArray, Problem
 
 _MARK = "tfevents"

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers import steps
+from rlprobe.importers.documents.json_document import tag_of
 from rlprobe.importers.importer import Complaints, Reading
-from rlprobe.importers.json_document import tag_of
 from rlprobe.importers.numbers import spelled
 from rlprobe.importers.source import Source
 

@@ -10,8 +10,8 @@ from rlprobe.errors import EmptyRunError, InputError
 from rlprobe.importers.importer import Reading
 from rlprobe.importers.rows import number
 from rlprobe.importers.source import Source
-from rlprobe.importers.sqlite_file import Database, has_columns, opened
 from rlprobe.importers.step_axis import StepAxis
+from rlprobe.importers.trackers.sqlite_file import Database, has_columns, opened
 from rlprobe.values import Problem
 
 _NEEDED = ("metrics", "run_name", "step")

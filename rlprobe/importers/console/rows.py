@@ -8,11 +8,11 @@ import re
 
 import numpy as np
 
-from rlprobe.importers import console_line
-from rlprobe.importers.console_blocks import Blocks
-from rlprobe.importers.console_pairs import ANSI, plain_pairs
-from rlprobe.importers.console_steps import BAR, Bar, bar_of, steps_from
-from rlprobe.importers.console_table import Tables
+from rlprobe.importers.console import line as console_line
+from rlprobe.importers.console.blocks import Blocks
+from rlprobe.importers.console.pairs import ANSI, plain_pairs
+from rlprobe.importers.console.steps import BAR, Bar, bar_of, steps_from
+from rlprobe.importers.console.table import Tables
 from rlprobe.importers.importer import Reading
 from rlprobe.importers.numbers import spelled
 from rlprobe.importers.rows import RowTable

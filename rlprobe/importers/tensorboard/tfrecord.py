@@ -15,8 +15,8 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from rlprobe.importers import crc32c
 from rlprobe.importers.byte_stream import ByteStream
+from rlprobe.importers.tensorboard import crc32c
 from rlprobe.lazy import cached_property
 from rlprobe.values import BoolArray, IntArray
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers.importer import Reading
-from rlprobe.importers.rollout_rows import Rollouts, Sampled, plain_text
 from rlprobe.importers.rows import number, step_of
 from rlprobe.importers.source import Source
+from rlprobe.importers.trainers.rollout_rows import Rollouts, Sampled, plain_text
 from rlprobe.values import Problem
 
 _PARQUET = b"PAR1"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rlprobe.errors import EmptyRunError, InputError
+from rlprobe.importers.documents.json_document import load
 from rlprobe.importers.importer import Complaints, Reading
-from rlprobe.importers.json_document import load
 from rlprobe.importers.rows import step_of
 from rlprobe.importers.source import Source
 from rlprobe.values import Event

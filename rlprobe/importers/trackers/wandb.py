@@ -18,7 +18,7 @@ from rlprobe.importers.importer import Reading
 from rlprobe.importers.source import Source
 from rlprobe.importers.step_axis import StepAxis
 from rlprobe.importers.steps import step_number
-from rlprobe.importers.wandb_log import MARK, records
+from rlprobe.importers.trackers.wandb_log import MARK, records
 from rlprobe.values import Event, Problem
 
 _HISTORY, _CONFIG, _METRIC, _OUTPUT, _RUN, _EXIT = 2, 5, 12, 13, 17, 18

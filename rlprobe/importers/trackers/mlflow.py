@@ -11,10 +11,10 @@ import numpy as np
 
 from rlprobe.errors import EmptyRunError, InputError
 from rlprobe.importers.importer import Reading
-from rlprobe.importers.mlflow_files import FileRun, file_runs
 from rlprobe.importers.points import Points, rows_of
 from rlprobe.importers.source import Source
-from rlprobe.importers.sqlite_file import Database, has_columns, opened
+from rlprobe.importers.trackers.mlflow_files import FileRun, file_runs
+from rlprobe.importers.trackers.sqlite_file import Database, has_columns, opened
 from rlprobe.values import Event, Problem
 
 _LARGEST = 1.7976931348623157e308  # what MLflow stores for an infinite value

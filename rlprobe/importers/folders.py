@@ -9,9 +9,9 @@ from typing import Protocol
 
 from rlprobe.errors import InputError
 from rlprobe.importers.importer import Reading
-from rlprobe.importers.mlflow_store import MLflow
-from rlprobe.importers.tensorboard import TensorBoard
-from rlprobe.importers.wandb_file import WandbFile
+from rlprobe.importers.tensorboard.event_files import TensorBoard
+from rlprobe.importers.trackers.mlflow import MLflow
+from rlprobe.importers.trackers.wandb import WandbFile
 
 _DEEPEST = 8
 _MOST = 10_000  # directories that are looked at

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers import console_rows
+from rlprobe.importers.console import rows as console_rows
 from rlprobe.importers.importer import Reading
 from rlprobe.importers.source import Source
 

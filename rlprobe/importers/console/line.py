@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 
 from rlprobe import schema
-from rlprobe.importers.console_pairs import ANSI, piped, plain_pairs
+from rlprobe.importers.console.pairs import ANSI, piped, plain_pairs
 from rlprobe.importers.numbers import spelled
 
 MAX_CHARACTERS = 32_768

@@ -1,0 +1,8 @@
+"""Console output of a training run.
+
+log     the format: what a terminal or a batch system kept
+rows    lines -> rows, one by one as they are known
+line    one line -> metrics; pairs: names and numbers in it
+steps   steps for rows that tell none: with hindsight, or while the run goes on
+table, blocks   printed tables; names and numbers under a heading
+"""

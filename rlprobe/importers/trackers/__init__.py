@@ -1,0 +1,1 @@
+"""Files and stores of experiment trackers: W&B, MLflow, Trackio."""

@@ -1,0 +1,1 @@
+"""Files that trainers leave beside their checkpoints: trainer states, rollouts."""
