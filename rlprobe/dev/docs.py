@@ -223,10 +223,10 @@ def _recomputed(table: schema.Aliases, key: str) -> str:
 
 
 def _formats() -> str:
-    from rlprobe.importers.open import IMPORTERS
+    from rlprobe.importers.formats import formats
 
     parts = [_FORMATS_HEAD]
-    for importer in IMPORTERS:
+    for importer in formats():
         body = inspect.cleandoc(type(importer).__doc__ or "")
         parts.append(f"## {importer.name}\n\n{body}")
     return "\n\n".join(parts)

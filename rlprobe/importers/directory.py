@@ -81,11 +81,18 @@ def run_of(path: Path, root: Path) -> str:
     """What names the run of a file: its place, without what tells ranks and launches apart."""
     parts = path.relative_to(root).parts
     folders = [part for part in parts[:-1] if part not in _MEMBER_FOLDERS]
-    kept = [_MEMBER.sub("", part) for part in folders]
-    return "/".join([*(part for part in kept if part), _MEMBER.sub("", parts[-1])])
+    names = [_MEMBER.sub("", part) for part in folders]
+    return "/".join([*(name for name in names if name), _MEMBER.sub("", parts[-1])])
 
 
 def rank_of(path: Path, root: Path) -> int | None:
     """The rank that a file's name or folder tells."""
     match = _RANK.search(str(path.relative_to(root)))
     return int(match[1]) if match else None
+
+
+def checkpoint_of(path: Path) -> int | None:
+    """The step of the checkpoint that a file lies in; None where it lies in none."""
+    name = path.parent.name
+    word = name.removeprefix("checkpoint-")
+    return int(word) if word != name and word.isdecimal() else None

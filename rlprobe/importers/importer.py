@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, ClassVar
 
+from rlprobe.errors import InputError
 from rlprobe.importers.rows import RowTable
 from rlprobe.importers.source import Source
+from rlprobe.importers.steps import STEP_KEYS
 from rlprobe.values import Event, Problem, Rollout
 
 _MOST_PROBLEMS = 20
@@ -37,32 +41,59 @@ class Reading:
     problems: Sequence[Problem] = ()
 
 
-class Importer(Protocol):
-    """Reads one foreign format.
+class Importer(ABC):
+    """Reads one foreign format. A class of this kind in a module of a wing is all it takes.
 
-    The class docstring is the format's page in the docs. An importer whose format spreads one run
-    over several files of one directory (TensorBoard's event files) says so with a class attribute
-    `one_run_per_directory = True`: its readings are then assembled in order of their names.
+    The class docstring is the format's page in the docs.
 
     Attributes:
         name: the format, as reports name it.
-        description: one sentence for people.
+        description: a few words for people.
+        priority: the lower is asked first. Those that know their files by a mark at the start come
+            before those that know them by their shape.
+        step_keys: where its rows have their step, the better first.
+        folder: whether the files of one directory are parts of one run, in order of their names.
+        rollouts: whether it holds rollouts, to be laid beside a log of metrics.
+        final: whether its errors are the last word, where others would read the file as text.
+        fallback: whether it takes what no other format knows: that it finds nothing tells nothing.
+        whole_run: the name of a file that holds its whole run: other logs beside it tell the run
+            once more, and of those in checkpoints the furthest counts.
     """
 
-    name: str
-    description: str
+    name: ClassVar[str]
+    description: ClassVar[str]
+    priority: ClassVar[int] = 50
+    step_keys: ClassVar[tuple[str, ...]] = STEP_KEYS
+    folder: ClassVar[bool] = False
+    rollouts: ClassVar[bool] = False
+    final: ClassVar[bool] = False
+    fallback: ClassVar[bool] = False
+    whole_run: ClassVar[str] = ""
 
+    @abstractmethod
     def recognises(self, source: Source) -> bool:
         """Whether a file looks like this format, by its first bytes and its name."""
-        ...
 
+    @abstractmethod
     def read(self, source: Source) -> list[Reading]:
         """What the file holds.
 
         Raises:
+            CutDocumentError: it is cut off; as text it may be read up to the cut.
             InputError: it is not readable as this format after all.
         """
-        ...
+
+    def claims(self, directory: Path) -> list[Path]:
+        """The files of a directory that is read as a whole, the most telling first; [] if none."""
+        return []
+
+    def read_folder(self, directory: Path) -> list[Reading]:
+        """What a directory holds whose files it claims; InputError if it cannot be read."""
+        raise InputError(f"Couldn't read '{directory}' as {self.name}: it is a directory")
+
+
+class CutDocumentError(InputError):
+    """The document ends before its end; as text it may still be read up to the cut."""
 
 
 class Complaints:
@@ -70,11 +101,11 @@ class Complaints:
 
     def __init__(self, source: Source, thing: str = "line") -> None:
         self._path, self._thing = str(source.path), thing
-        self._said: list[Problem] = []
+        self._problems: list[Problem] = []
         self._more = 0
 
     def __len__(self) -> int:
-        return len(self._said) + self._more
+        return len(self._problems) + self._more
 
     def add(self, where: int, why: str) -> None:
         """One line that is left out, by its number."""
@@ -82,8 +113,8 @@ class Complaints:
 
     def say(self, message: str) -> None:
         """Anything else about the file."""
-        if len(self._said) < _MOST_PROBLEMS:
-            self._said.append(Problem(self._path, message))
+        if len(self._problems) < _MOST_PROBLEMS:
+            self._problems.append(Problem(self._path, message))
         else:
             self._more += 1
 
@@ -93,7 +124,10 @@ class Complaints:
             self.say(message)
 
     def all(self) -> list[Problem]:
-        """Everything said, bounded."""
+        """All of it, bounded."""
         if not self._more:
-            return self._said
-        return [*self._said, Problem(self._path, f"{self._more:,} more {self._thing}s left out")]
+            return self._problems
+        return [
+            *self._problems,
+            Problem(self._path, f"{self._more:,} more {self._thing}s left out"),
+        ]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rlprobe.importers.trainers.completions import Completions
+from rlprobe.importers.formats import named
 from rlprobe.store.frame import Frame, frame_of
 from rlprobe.store.run import Run
 from rlprobe.store.table import TableRun
@@ -23,11 +23,16 @@ def joined(runs: Sequence[Run]) -> Run:
     Logs of metrics follow one another; where the steps of one go back, a new attempt begins.
     Rollouts are laid beside them.
     """
-    metrics = [run for run in runs if run.info.source != Completions.name]
-    rollouts = [run for run in runs if run.info.source == Completions.name]
+    rollouts = [run for run in runs if _holds_rollouts(run)]
+    metrics = [run for run in runs if not _holds_rollouts(run)]
     if not metrics:
         return functools.reduce(_followed, rollouts)
     return functools.reduce(with_rollouts, rollouts, functools.reduce(_followed, metrics))
+
+
+def _holds_rollouts(run: Run) -> bool:
+    importer = named(run.info.source)
+    return importer is not None and importer.rollouts
 
 
 def _followed(first: Run, second: Run) -> Run:

@@ -15,10 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rlprobe.importers.numbers import number
-from rlprobe.importers.steps import STEP_KEYS, step_of
 from rlprobe.values import BoolArray, FloatArray, IntArray
-
-__all__ = ["STEP_KEYS", "Columns", "Null", "RowTable", "number", "step_of"]
 
 _BLOCK = 4096
 _DEEPEST = 8  # levels of nesting that are flattened
@@ -127,25 +124,25 @@ class RowTable:
         """Values and validity of each key that was ever a number. Empties the table."""
         self._flush()
         most = min(_MOST_KEYS, _MOST_CELLS // max(1, self._flushed))
-        found: Columns = {}
+        whole: Columns = {}
         refused: set[str] = set()
         for index, (first, size, columns) in enumerate(self._blocks):
             self._blocks[index] = (0, 0, {})  # let go of each block as it is copied
             for key, (values, valid) in columns.items():
-                if key not in found:
-                    if len(found) >= most:
+                if key not in whole:
+                    if len(whole) >= most:
                         refused.add(key)
                         continue
-                    found[key] = (np.empty(self._flushed), np.zeros(self._flushed, np.bool_))
-                into, mask = found[key]
+                    whole[key] = (np.empty(self._flushed), np.zeros(self._flushed, np.bool_))
+                into, mask = whole[key]
                 into[first : first + size] = values
                 mask[first : first + size] = True if valid is None else valid
-        for values, mask in found.values():
+        for values, mask in whole.values():
             if not mask.all():
                 values[~mask] = np.nan
         self._blocks = []
         self.left_out = len(refused)
-        return found
+        return whole
 
 
 def _matrix(rows: list[Mapping[str, Any]], width: int) -> FloatArray | None:

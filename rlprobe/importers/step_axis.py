@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlprobe import schema
-from rlprobe.importers.rows import RowTable, number
+from rlprobe.importers.numbers import number
+from rlprobe.importers.rows import RowTable
 
 AXES = schema.step_keys().axes
 _OWN = frozenset({"_step", "_runtime", "_timestamp", "_wandb"})

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers.console import rows as console_rows
-from rlprobe.importers.importer import Reading
+from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.source import Source
 
 _LONGEST_SEGMENT = 256 * 1024
 _BREAK = re.compile(rb"\r\n|[\r\n]")
 
 
-class Console:
+class Console(Importer):
     """Console logs: what a terminal, `tee`, SLURM or a notebook kept of a run.
 
     Read are the dicts of TRL and the Hugging Face Trainer (floats or quoted strings, bare `nan`,
@@ -41,6 +41,8 @@ class Console:
 
     name = "console"
     description = "console output of a training run"
+    priority = 90
+    fallback = True
 
     def recognises(self, source: Source) -> bool:
         """Any text: whether it has metrics shows only when it is read."""

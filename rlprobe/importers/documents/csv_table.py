@@ -6,15 +6,15 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 
+from rlprobe import schema
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers import steps
 from rlprobe.importers.documents.json_document import tag_of
-from rlprobe.importers.importer import Complaints, Reading
+from rlprobe.importers.importer import Complaints, Importer, Reading
 from rlprobe.importers.numbers import spelled
 from rlprobe.importers.source import Source
 
 _DELIMITERS = (",", "\t", ";", "|")
-_STEP_NAMES = (*steps.STEP_KEYS, "Iteration", "iterations", "time/iterations", "timesteps", "epoch")
 _SUFFIXES = frozenset({".csv", ".tsv"})
 _EXTREMES = ("__MIN", "__MAX")
 _IDLE = frozenset({"relative time (process)", "relative time (wall)", "wall time", "created"})
@@ -23,7 +23,7 @@ _TENSORBOARD = ["wall time", "step", "value"]  # its page exports one metric per
 _RULE = re.compile(r"[\s|:+-]*-[\s|:+-]*")
 
 
-class CSVTable:
+class CSVTable(Importer):
     """A table with one header and one logged step per line; any delimiter.
 
     - W&B's export of a chart: columns are `run - metric`, each with a `__MIN` and a `__MAX` beside
@@ -42,6 +42,8 @@ class CSVTable:
 
     name = "csv"
     description = "CSV or TSV with a header (W&B export, progress.csv, metrics.csv)"
+    priority = 80
+    step_keys = (*steps.STEP_KEYS, *schema.step_keys().formats["csv"])
 
     def recognises(self, source: Source) -> bool:
         """A header of words, and below it rows of as many numbers."""
@@ -66,9 +68,9 @@ class CSVTable:
         first = _first(lines)
         delimiter = _delimiter([first]) or ","
         header = [cell.strip() for cell in next(_cells([first], delimiter), [])]
-        table = _Table(source, header, delimiter)
+        table = _Table(source, header, delimiter, self.step_keys)
         table.read(lines)
-        return table.readings()
+        return table.finish()
 
 
 def _text(lines: Iterator[bytes] | Sequence[bytes]) -> Iterator[str]:
@@ -96,8 +98,8 @@ def _cells(lines: Sequence[str] | Iterator[str], delimiter: str) -> Iterator[lis
 
 def _numeric(row: Sequence[str], delimiter: str) -> bool:
     filled = [cell for cell in row if cell.strip()]
-    told = sum(_value(cell, delimiter) is not None for cell in filled)
-    return bool(told) and told * 2 >= len(filled)
+    numbers = sum(_value(cell, delimiter) is not None for cell in filled)
+    return bool(numbers) and numbers * 2 >= len(filled)
 
 
 def _value(cell: str, delimiter: str) -> float | None:
@@ -107,10 +109,12 @@ def _value(cell: str, delimiter: str) -> float | None:
 
 
 class _Table:
-    def __init__(self, source: Source, header: Sequence[str], delimiter: str) -> None:
+    def __init__(
+        self, source: Source, header: Sequence[str], delimiter: str, step_keys: Sequence[str]
+    ) -> None:
         self.source, self.header, self.delimiter = source, header, delimiter
         self.complaints = Complaints(source)
-        self.step = next((header.index(key) for key in _STEP_NAMES if key in header), None)
+        self.step = next((header.index(key) for key in step_keys if key in header), None)
         self.columns = [_column(name) for name in header]
         if [name.lower() for name in header] == _TENSORBOARD:
             self.columns = [("", ""), ("", "Step"), ("", tag_of(source))]
@@ -118,7 +122,7 @@ class _Table:
             self.step = 0  # an export of W&B with another axis: it is the first column
         runs = dict.fromkeys(run for run, name in self.columns if name) or {"": None}
         single = len({run for run in runs if run}) <= 1
-        self.found = {run: Reading(run="" if single else run) for run in runs if run or single}
+        self.readings = {run: Reading(run="" if single else run) for run in runs if run or single}
         self.single = single
 
     def read(self, lines: Iterator[str]) -> None:
@@ -145,14 +149,14 @@ class _Table:
                 rows.setdefault(run, {})[name] = value
         if self.single:
             merged = {key: value for row in rows.values() for key, value in row.items()}
-            next(iter(self.found.values())).rows.add(step, merged)
+            next(iter(self.readings.values())).rows.add(step, merged)
             return
         for run, row in rows.items():
-            if run in self.found:
-                self.found[run].rows.add(step, row)
+            if run in self.readings:
+                self.readings[run].rows.add(step, row)
 
-    def readings(self) -> list[Reading]:
-        full = [reading for reading in self.found.values() if len(reading.rows)]
+    def finish(self) -> list[Reading]:
+        full = [reading for reading in self.readings.values() if len(reading.rows)]
         if not full:
             raise EmptyRunError(f"Couldn't find metrics in '{self.source.path}': no row of numbers")
         full[0].problems = self.complaints.all()

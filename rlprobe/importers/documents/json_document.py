@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlprobe.errors import EmptyRunError, InputError
+from rlprobe import schema
+from rlprobe.errors import EmptyRunError
 from rlprobe.importers import steps
-from rlprobe.importers.importer import Complaints, Reading
-from rlprobe.importers.rows import number
+from rlprobe.importers.importer import Complaints, CutDocumentError, Importer, Reading
+from rlprobe.importers.numbers import number
 from rlprobe.importers.source import Source
 
 _VALUE_KEYS = ("values", "data", "value", "y")
-_STEP_LISTS = ("step", "steps", "x", "iteration", "_step")
+_STEP_LISTS = schema.step_keys().formats["json_columns"]
 _PAIRED = (_STEP_LISTS, _VALUE_KEYS)
 _DEEPEST = 4
 _FEWEST_ROWS = 2
@@ -24,7 +25,7 @@ _TRIPLE = 3
 Rows = dict[int, dict[str, Any]]
 
 
-class JSONDocument:
+class JSONDocument(Importer):
     """A JSON document that holds a run in one of the usual shapes.
 
     - a list of rows: `[{"step": 1, "loss": 0.5}, …]`, alone or under some key of an object (a bare
@@ -44,6 +45,7 @@ class JSONDocument:
 
     name = "json"
     description = "a JSON document: a list of rows, or metrics with their values by step"
+    priority = 70
 
     def recognises(self, source: Source) -> bool:
         """The start of one JSON document that is not one object per line."""
@@ -67,10 +69,6 @@ class JSONDocument:
             )
         reading.problems = complaints.all()
         return [reading]
-
-
-class CutDocumentError(InputError):
-    """The document is no whole JSON; as text it may still be read up to the cut."""
 
 
 def load(source: Source) -> Any:
@@ -123,14 +121,14 @@ def tag_of(source: Source) -> str:
 
 def _listed(document: Any, complaints: Complaints) -> Reading | None:
     """The longest list of rows in the document."""
-    found = max(_lists(document, 0), key=len, default=None)
-    if found is None:
+    longest = max(_lists(document, 0), key=len, default=None)
+    if longest is None:
         return None
-    rows = [row for row in found if isinstance(row, dict)]
+    rows = [row for row in longest if isinstance(row, dict)]
     key = steps.choose([row for row in rows if _measures(row)])
     reading = Reading()
     unstepped = 0
-    for index, row in enumerate(found):
+    for index, row in enumerate(longest):
         if not isinstance(row, dict):
             complaints.add(index, "not an object")
         elif "train_runtime" not in row:
@@ -214,10 +212,10 @@ def _steps_of(node: Mapping[str, Any]) -> dict[int, Any] | None:
 
     Text that spells no finite number is padding: the step was not logged.
     """
-    told, values = (next((node[k] for k in keys if k in node), None) for keys in _PAIRED)
-    if isinstance(told, list) and isinstance(values, list) and len(told) == len(values):
-        steps_told = [steps.step_number(step) for step in told]
-        return {s: v for s, v in zip(steps_told, values, strict=True) if s is not None}
+    counts, values = (next((node[k] for k in keys if k in node), None) for keys in _PAIRED)
+    if isinstance(counts, list) and isinstance(values, list) and len(counts) == len(values):
+        pairs = zip(map(steps.step_number, counts), values, strict=True)
+        return {step: value for step, value in pairs if step is not None}
     if not node or not all(key.lstrip("-").isdecimal() and len(key) < 19 for key in node):
         return None
     return {
@@ -237,14 +235,14 @@ def _columnar(document: Mapping[str, Any]) -> Reading | None:
     key = next((key for key in _STEP_LISTS if isinstance(document.get(key), list)), None)
     if key is None or len(document[key]) < _FEWEST_ROWS:
         return None
-    told = [steps.step_number(value) for value in document[key]]
+    numbered = [steps.step_number(value) for value in document[key]]
     columns = {
         name: values
         for name, values in document.items()
-        if name != key and isinstance(values, list) and len(values) == len(told)
+        if name != key and isinstance(values, list) and len(values) == len(numbered)
     }
     reading = Reading()
-    for index, step in enumerate(told):
+    for index, step in enumerate(numbered):
         if step is not None:
             reading.rows.add(step, {name: values[index] for name, values in columns.items()})
     return reading if columns else None

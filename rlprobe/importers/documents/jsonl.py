@@ -9,8 +9,9 @@ from typing import Any
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers import steps
 from rlprobe.importers.documents import json_blocks
-from rlprobe.importers.importer import Complaints, Reading
-from rlprobe.importers.rows import RowTable, number
+from rlprobe.importers.importer import Complaints, Importer, Reading
+from rlprobe.importers.numbers import number
+from rlprobe.importers.rows import RowTable
 from rlprobe.importers.source import LONGEST_LINE, Source
 
 _SUFFIXES = frozenset({".jsonl", ".ndjson"})
@@ -19,7 +20,7 @@ _TEXT_KEYS = frozenset({"prompt", "completion", "input", "output", "response", "
 _PEEK_ROWS = 200
 
 
-class JSONLines:
+class JSONLines(Importer):
     """JSON Lines: one object per logged step, with a step key.
 
     The dialects differ in little. The step is under `step`, `training_step`, `train/global_step`,
@@ -40,6 +41,7 @@ class JSONLines:
 
     name = "jsonl"
     description = "JSON Lines: one object per logged step"
+    priority = 60
 
     def recognises(self, source: Source) -> bool:
         """The first line is a whole JSON object, or the name says JSON Lines."""
@@ -50,7 +52,8 @@ class JSONLines:
         row, problem = _row(first)
         if not problem and (_is_rollout(row) or _is_container_output(row)):
             return False
-        alone = not rest.strip() and steps.step_of(row) is None  # then it may be one document
+        # Alone and without a step it may be a document of another shape.
+        alone = not rest.strip() and steps.step_of(row, self.step_keys) is None
         return named or not (problem or alone)
 
     def read(self, source: Source) -> list[Reading]:
@@ -59,7 +62,7 @@ class JSONLines:
         verl = bool(rows) and all(
             set(row) == {"step", "data"} and isinstance(row["data"], dict | None) for row in rows
         )
-        reader = _Reader(source, steps.choose(rows), verl=verl)
+        reader = _Reader(source, steps.choose(rows, self.step_keys), verl=verl)
         for block in source.blocks():
             reader.read(block)
         return [reader.reading()]
@@ -67,11 +70,10 @@ class JSONLines:
 
 def _peek(head: bytes) -> list[Mapping[str, Any]]:
     """The first rows that hold a number; to see which dialect this is."""
-    lines = head.splitlines()[:_PEEK_ROWS]
-    found = (_row(line) for line in lines)
+    parsed = map(_row, head.splitlines()[:_PEEK_ROWS])
     return [
         row
-        for row, problem in found
+        for row, problem in parsed
         if not problem and any(isinstance(v, int | float | str | dict) for v in row.values())
     ]
 
@@ -117,22 +119,19 @@ class _Reader:
             self._slow(block.removesuffix(b"\n").split(b"\n"))
 
     def _fast(self, block: bytes) -> bool:
-        found = json_blocks.read(block, self.step_key)
-        if found is None:
+        columns = json_blocks.read(block, self.step_key)
+        if columns is None or any(key.startswith(_WRAPPED) for key in columns.columns):
             return False
-        if any(key.startswith(_WRAPPED) for key in found.columns):
+        if columns.steps is None:
+            numbered = _counted(self.without_step + 1, columns.size)
+            self.without_step += columns.size
+        elif columns.has_step is None or bool(columns.has_step.all()):
+            numbered = columns.steps
+        else:
             return False
-        self.line += found.size
-        if found.steps is None:
-            numbered = self.without_step + 1
-            self.without_step += found.size
-            self.rows.add_columns(_counted(numbered, found.size), found.columns)
-            return True
-        if found.has_step is None or bool(found.has_step.all()):
-            self.rows.add_columns(found.steps, found.columns)
-            return True
-        self.line -= found.size
-        return False
+        self.line += columns.size
+        self.rows.add_columns(numbered, columns.columns)
+        return True
 
     def _slow(self, lines: Sequence[bytes]) -> None:
         for line in lines:

@@ -6,11 +6,12 @@ import numpy as np
 
 from rlprobe.errors import EmptyRunError, InputError
 from rlprobe.importers.attempts import merged
-from rlprobe.importers.importer import Reading
+from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.points import ColumnTable
-from rlprobe.importers.rows import STEP_KEYS, Columns
+from rlprobe.importers.rows import Columns
 from rlprobe.importers.source import Source
 from rlprobe.importers.step_axis import AXES
+from rlprobe.importers.steps import STEP_KEYS
 from rlprobe.values import BoolArray, FloatArray, IntArray
 
 _PARQUET = b"PAR1"
@@ -18,7 +19,7 @@ _OWN = frozenset({"_step", "_runtime", "_timestamp"})
 _MOST = float(2**62)
 
 
-class MetricsParquet:
+class MetricsParquet(Importer):
     """Parquet files of metrics: one row per logged step, one column per metric.
 
     What `run.download_history_exports()` of W&B writes, and tables of one's own. A null is not
@@ -29,6 +30,8 @@ class MetricsParquet:
 
     name = "parquet"
     description = "Parquet files of metrics with a column for the step (W&B history exports)"
+    priority = 40
+    step_keys = (*AXES, *STEP_KEYS)
 
     def recognises(self, source: Source) -> bool:
         """Parquet with a column that can be the step."""
@@ -48,18 +51,18 @@ class MetricsParquet:
         if axis is None:
             raise EmptyRunError(f"Couldn't find steps in '{source.path}': all are null")
         steps, known = _steps(*read[axis], source)
-        kept = _kept(read, axis, known)
-        if not kept:
+        metrics = _metrics(read, axis, known)
+        if not metrics:
             raise EmptyRunError(f"Couldn't find metrics in '{source.path}': no column of numbers")
         notes = [f"step read from {axis}"] if axis not in {"step", "_step"} else []
         launch = np.append(0, np.cumsum(np.diff(steps) < 0)).astype(np.int64)
-        steps, _, kept = merged(steps, launch, kept)
-        return [Reading(rows=ColumnTable(steps, kept), notes=notes)]
+        steps, _, metrics = merged(steps, launch, metrics)
+        return [Reading(rows=ColumnTable(steps, metrics), notes=notes)]
 
 
 def _axes(names: object) -> list[str]:
     present = set(names) if isinstance(names, tuple | dict) else set()
-    return [name for name in (*AXES, *STEP_KEYS) if name in present]
+    return [name for name in MetricsParquet.step_keys if name in present]
 
 
 def _steps(values: FloatArray, valid: BoolArray, source: Source) -> tuple[IntArray, BoolArray]:
@@ -72,7 +75,7 @@ def _steps(values: FloatArray, valid: BoolArray, source: Source) -> tuple[IntArr
     return values[last[known]].astype(np.int64), known
 
 
-def _kept(read: Columns, axis: str, known: BoolArray) -> Columns:
+def _metrics(read: Columns, axis: str, known: BoolArray) -> Columns:
     return {
         name: (values[known], valid[known])
         for name, (values, valid) in read.items()

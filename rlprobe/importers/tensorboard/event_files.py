@@ -11,7 +11,7 @@ import numpy as np
 
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers.byte_stream import ByteStream
-from rlprobe.importers.importer import Reading
+from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.points import Points, rows_of
 from rlprobe.importers.source import Source
 from rlprobe.importers.tensorboard.events import EventReader
@@ -24,7 +24,7 @@ _MOST_PROBLEMS = 20
 _OTHER_AXIS = re.compile(r".+ vs (samples|tokens|gigaflos)")
 
 
-class TensorBoard:
+class TensorBoard(Importer):
     """TensorBoard event files: all scalars, at full precision, without TensorFlow.
 
     Every point is read: nothing is sampled, and nothing is dropped after a restart. All files of a
@@ -42,7 +42,8 @@ class TensorBoard:
 
     name = "tensorboard"
     description = "TensorBoard event files (events.out.tfevents.*), or a directory of them"
-    one_run_per_directory = True
+    priority = 10
+    folder = True
 
     def recognises(self, source: Source) -> bool:
         """The name of an event file, or a first record that names the version of events."""
@@ -149,12 +150,12 @@ def _begin(file: _File) -> tuple[float, str]:
 
 
 def _problems(file: _File) -> list[Problem]:
-    said = file.damage.places[:_MOST_PROBLEMS]
-    rest = len(file.damage.places) - len(said)
+    messages = file.damage.places[:_MOST_PROBLEMS]
+    rest = len(file.damage.places) - len(messages)
     if file.damage.too_much:
-        said.append("too much damage: the rest is left out")
+        messages.append("too much damage: the rest is left out")
     elif rest:
-        said.append(f"{rest:,} more damaged places")
+        messages.append(f"{rest:,} more damaged places")
     if file.damage.records:
-        said.append(f"{file.damage.records:,} damaged records left out")
-    return [Problem(str(file.path), message) for message in said]
+        messages.append(f"{file.damage.records:,} damaged records left out")
+    return [Problem(str(file.path), message) for message in messages]

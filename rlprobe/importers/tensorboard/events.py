@@ -39,7 +39,7 @@ class EventReader:
 
     damage: Damage
     tags: dict[bytes, int] = field(default_factory=dict)
-    _found: list[Points] = field(default_factory=list)
+    _points: list[Points] = field(default_factory=list)
 
     def add(self, block: Block) -> None:
         """Read the events of one block."""
@@ -47,22 +47,22 @@ class EventReader:
         rows, values = _values(block, usual)
         intact = block.intact(usual.rows[rows])
         self.damage.records += int((~intact).sum())
-        kept = rows[intact]
+        sound = rows[intact]
         points = Points(
-            self._numbers(block, usual.tag[kept], usual.rest[kept]),
-            usual.step[kept],
-            usual.wall[kept],
+            self._numbers(block, usual.tag[sound], usual.rest[sound]),
+            usual.step[sound],
+            usual.wall[sound],
             values[intact],
-            np.zeros(len(kept), dtype=np.int64),
+            np.zeros(len(sound), dtype=np.int64),
         )
         others = np.setdiff1d(np.arange(len(block.starts)), usual.rows[rows])
         one_by_one, positions = self._careful(block, others)
-        order = np.argsort(np.concatenate([usual.rows[kept], positions]), kind="stable")
-        self._found.append(Points.joined([points, one_by_one]).take(order))
+        order = np.argsort(np.concatenate([usual.rows[sound], positions]), kind="stable")
+        self._points.append(Points.joined([points, one_by_one]).take(order))
 
     def points(self) -> Points:
         """All points, in the order of the file."""
-        return Points.joined(self._found)
+        return Points.joined(self._points)
 
     def _numbers(self, block: Block, starts: IntArray, ends: IntArray) -> IntArray:
         data, tags = block.data, self.tags
@@ -73,7 +73,7 @@ class EventReader:
 
     def _careful(self, block: Block, rows: IntArray) -> tuple[Points, IntArray]:
         """Events of any other shape, one by one; with the row of each point."""
-        found: list[tuple[int, int, float, float, int]] = []
+        singles: list[tuple[int, int, float, float, int]] = []
         view = memoryview(block.data)
         for row in rows.tolist():
             start = int(block.starts[row])
@@ -87,8 +87,8 @@ class EventReader:
                 self.damage.records += 1
                 continue
             for tag, step, wall, value in scalars:
-                found.append((self.tags.setdefault(tag, len(self.tags)), step, wall, value, row))
-        columns = list(zip(*found, strict=True)) if found else [()] * 5
+                singles.append((self.tags.setdefault(tag, len(self.tags)), step, wall, value, row))
+        columns = list(zip(*singles, strict=True)) if singles else [()] * 5
         points = Points.of(*columns[:4])
         return points, np.array(columns[4], dtype=np.int64)
 
@@ -189,17 +189,17 @@ def _values(block: Block, usual: _Usual) -> tuple[IntArray, NDArray[np.float64]]
     numbers: list[NDArray[np.float64]] = [np.empty(0)]
     lengths = usual.end - usual.rest
     for length in np.flatnonzero(np.bincount(lengths[lengths <= _LONGEST])).tolist():
-        left = np.flatnonzero(lengths == length)
+        waiting = np.flatnonzero(lengths == length)
         for _ in range(_MOST_SHAPES):
-            if not len(left):
+            if not len(waiting):
                 break
-            matrix = _gather(block.octets, usual.rest[left], length)
+            matrix = _gather(block.octets, usual.rest[waiting], length)
             scalar = _first_scalar(matrix)
             alike = _alike(matrix, scalar)
             if scalar is not None:
-                rows.append(left[alike])
+                rows.append(waiting[alike])
                 numbers.append(_decoded(matrix[alike], scalar))
-            left = left[~alike]
+            waiting = waiting[~alike]
     return np.concatenate(rows), np.concatenate(numbers)
 
 

@@ -160,12 +160,12 @@ def _whole_or_waiting(data: bytes, at: int) -> bool:
 def _all_headers(data: bytes) -> IntArray:
     """Every position of a block that could be a header, by its checksum."""
     octets = np.frombuffer(data, dtype=np.uint8)
-    found = [np.empty(0, dtype=np.int64)]
+    headers = [np.empty(0, dtype=np.int64)]
     for first in range(0, max(0, len(data) - _HEADER + 1), 1 << 20):
         last = min(first + (1 << 20), len(data) - _HEADER + 1)
         at = np.arange(first, last, dtype=np.int64)
-        found.append(at[_valid(octets, at)])
-    return np.concatenate(found)
+        headers.append(at[_valid(octets, at)])
+    return np.concatenate(headers)
 
 
 def _next_header(headers: IntArray, lost: int, size: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlprobe.errors import EmptyRunError, InputError
-from rlprobe.importers.importer import Reading
+from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.points import Points, rows_of
 from rlprobe.importers.source import Source
 from rlprobe.importers.trackers.mlflow_files import FileRun, file_runs
@@ -23,7 +23,7 @@ _NEEDED = ("run_uuid", "key", "value", "timestamp", "step", "is_nan")
 _ENDS = {"FAILED": "crash", "KILLED": "halted"}
 
 
-class MLflow:
+class MLflow(Importer):
     """MLflow stores: SQLite (`mlflow.db`, `mlruns.db`) and files (`mlruns/<experiment>/<run>`).
 
     A store holds many runs; deleted ones are left out. In SQLite a NaN is a zero with a mark beside
@@ -36,6 +36,7 @@ class MLflow:
 
     name = "mlflow"
     description = "MLflow stores: mlflow.db, or a folder mlruns/<experiment>/<run>"
+    priority = 25
 
     def recognises(self, source: Source) -> bool:
         """An SQLite database with MLflow's tables."""

@@ -56,16 +56,16 @@ def file_runs(directory: Path) -> Iterator[FileRun]:
 
 
 def _run(meta: Path) -> FileRun | None:
-    told = _meta(meta)
-    if told.get("lifecycle_stage") == "deleted":
+    described = _meta(meta)
+    if described.get("lifecycle_stage") == "deleted":
         return None
-    id_ = told.get("run_id") or meta.parent.name
-    ended = told.get("end_time", "")
+    id_ = described.get("run_id") or meta.parent.name
+    ended = described.get("end_time", "")
     return FileRun(
         path=meta.parent,
         id=id_,
-        name=told.get("run_name") or id_,
-        status=_STATUS.get(told.get("status", ""), ""),
+        name=described.get("run_name") or id_,
+        status=_STATUS.get(described.get("status", ""), ""),
         ended=int(ended) / 1000.0 if ended.isdigit() else float("nan"),
         settings={key: _text(path) for key, path in _files(meta.parent / "params")},
     )
@@ -87,13 +87,13 @@ def _text(path: Path) -> str:
 
 def _files(folder: Path) -> list[tuple[str, Path]]:
     """The files below a folder, by the key that their path spells."""
-    found = []
+    files = []
     for path in folder.rglob("*"):
         if path.is_file():
-            found.append((path.relative_to(folder).as_posix(), path))
-        if len(found) > _MOST_FILES:
+            files.append((path.relative_to(folder).as_posix(), path))
+        if len(files) > _MOST_FILES:
             raise InputError(f"Couldn't read '{folder}': more than {_MOST_FILES:,} files")
-    return sorted(found)
+    return sorted(files)
 
 
 def _point(line: bytes) -> tuple[int, int, float] | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlprobe.errors import EmptyRunError, InputError
-from rlprobe.importers.importer import Reading
-from rlprobe.importers.rows import number
+from rlprobe.importers.importer import Importer, Reading
+from rlprobe.importers.numbers import number
 from rlprobe.importers.source import Source
 from rlprobe.importers.step_axis import StepAxis
 from rlprobe.importers.trackers.sqlite_file import Database, has_columns, opened
@@ -17,7 +17,7 @@ from rlprobe.values import Problem
 _NEEDED = ("metrics", "run_name", "step")
 
 
-class Trackio:
+class Trackio(Importer):
     """Trackio's SQLite databases: one per project, with all its runs.
 
     They lie in `$TRACKIO_DIR`, or in `~/.cache/huggingface/trackio/<project>.db`. Non-finite
@@ -30,6 +30,7 @@ class Trackio:
 
     name = "trackio"
     description = "Trackio databases (<project>.db)"
+    priority = 20
 
     def recognises(self, source: Source) -> bool:
         """An SQLite database with a table of metrics by run name."""
@@ -97,12 +98,12 @@ def _settings(database: Database) -> dict[str, dict[str, Any]]:
     if not columns >= {"run_name", "config"}:
         return {}
     key = "run_id" if "run_id" in columns else "run_name"
-    found: dict[str, dict[str, Any]] = {}
+    configs: dict[str, dict[str, Any]] = {}
     for run, name, text in database.rows(f"SELECT {key}, run_name, config FROM configs"):  # noqa: S608
         try:
             config = json.loads(text if isinstance(text, bytes | str) else "")
         except (ValueError, RecursionError):
             continue
         if isinstance(config, dict):
-            found[str(run or name)] = config
-    return found
+            configs[str(run or name)] = config
+    return configs

@@ -14,7 +14,7 @@ from rlprobe import schema
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers import wire
 from rlprobe.importers.byte_stream import ByteStream
-from rlprobe.importers.importer import Reading
+from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.source import Source
 from rlprobe.importers.step_axis import StepAxis
 from rlprobe.importers.steps import step_number
@@ -29,7 +29,7 @@ _LAST_LINES = 50
 _MOST_PROBLEMS = 20
 
 
-class WandbFile:
+class WandbFile(Importer):
     """W&B run files (`run-<id>.wandb`), which offline and online runs leave in `wandb/`.
 
     Read without wandb, whose own reader is private and has moved. History rows are numbered by the
@@ -44,6 +44,7 @@ class WandbFile:
 
     name = "wandb"
     description = "W&B run files (run-*.wandb), or a run directory in wandb/"
+    priority = 15
 
     def recognises(self, source: Source) -> bool:
         """The mark at the start."""
@@ -134,13 +135,13 @@ class _Run:
     def reading(self, path: Path, problems: list[str]) -> Reading:
         """All of it."""
         rest = len(problems) - _MOST_PROBLEMS
-        told = problems[:_MOST_PROBLEMS] + ([f"{rest:,} more problems"] if rest > 0 else [])
+        messages = problems[:_MOST_PROBLEMS] + ([f"{rest:,} more problems"] if rest > 0 else [])
         return Reading(
             rows=self.axis.table(),
             settings={key: value for key, value in self.settings.items() if key != "_wandb"},
             events=self._events(),
             notes=self.axis.notes(),
-            problems=[Problem(str(path), message) for message in told],
+            problems=[Problem(str(path), message) for message in messages],
         )
 
     def _events(self) -> list[Event]:
@@ -217,12 +218,12 @@ _TYPED = {16: _json, 4: _whole, 5: _whole, 6: _double}
 
 
 def _config(config: memoryview) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for number, content in wire.fields(config):
         if number == 1 and not isinstance(content, int):
             key, value = _item(content)
-            found[key] = _plain(value)
-    return found
+            settings[key] = _plain(value)
+    return settings
 
 
 def _plain(value: Any) -> Any:

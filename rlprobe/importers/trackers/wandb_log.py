@@ -25,26 +25,26 @@ _LARGEST_RECORD = 64 * 1024 * 1024
 
 def records(file: ByteStream, problems: list[str]) -> Iterator[bytes]:
     """The records of a file. Damage costs a record or the rest of its block, and is told."""
-    kept: bytearray | None = None  # the record of which parts have been seen
-    for kind, data in _parts(file, problems):
+    parts: bytearray | None = None  # the record of which parts have been seen
+    for kind, data in _fragments(file, problems):
         if kind == _WHOLE:
-            kept = None
+            parts = None
             yield data
         elif kind == _FIRST:
-            kept = bytearray(data)
-        elif kind not in {_MIDDLE, _LAST} or kept is None:
-            kept = None
+            parts = bytearray(data)
+        elif kind not in {_MIDDLE, _LAST} or parts is None:
+            parts = None
         else:
-            kept += data
+            parts += data
             if kind == _LAST:
-                yield bytes(kept)
-            if kind == _LAST or len(kept) > _LARGEST_RECORD:
-                kept = None
-    if kept is not None:
+                yield bytes(parts)
+            if kind == _LAST or len(parts) > _LARGEST_RECORD:
+                parts = None
+    if parts is not None:
         problems.append("cut off in the last record")
 
 
-def _parts(file: ByteStream, problems: list[str]) -> Iterator[tuple[int, bytes]]:
+def _fragments(file: ByteStream, problems: list[str]) -> Iterator[tuple[int, bytes]]:
     """Type and data of each part; type 0 where something was lost."""
     begin, number = _FILE_HEADER, 0
     while block := file.read(_BLOCK):

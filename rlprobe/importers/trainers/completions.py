@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers.importer import Reading
-from rlprobe.importers.rows import number, step_of
+from rlprobe.importers.importer import Importer, Reading
+from rlprobe.importers.numbers import number
 from rlprobe.importers.source import Source
+from rlprobe.importers.steps import step_of
 from rlprobe.importers.trainers.rollout_rows import Rollouts, Sampled, plain_text
 from rlprobe.values import Problem
 
@@ -30,7 +31,7 @@ _REWARD_WORD = re.compile(r"reward|score|acc|correct|format", re.IGNORECASE)
 _MOST_PROBLEMS = 20
 
 
-class Completions:
+class Completions(Importer):
     """Rollouts: TRL's `completions_*.parquet`, verl's `<step>.jsonl`, and files of their kind.
 
     Needed are a completion and a prompt; a reward, the advantage, the group and the length are
@@ -48,8 +49,10 @@ class Completions:
     """
 
     name = "rollouts"
-    one_run_per_directory = True
     description = "rollouts: TRL completions_*.parquet, verl rollout JSON Lines, or their kind"
+    priority = 30
+    folder = True
+    rollouts = True
 
     def recognises(self, source: Source) -> bool:
         """Columns or keys that hold a prompt and a completion."""
@@ -126,7 +129,7 @@ def _collect(source: Source, collected: _Collected) -> None:
     rows = _parquet_rows(source) if source.head.startswith(_PARQUET) else _lines(source, collected)
     usual = _number_in(source.path.name)
     for row in rows:
-        step = step_of(row)
+        step = step_of(row, Completions.step_keys)
         if step is None and usual is None:
             collected.unnumbered += 1
         sampled = _sampled(row, (usual or 0) if step is None else step, collected)

@@ -164,25 +164,25 @@ def _rollouts(prefix: str, members: Sequence[Sampled], groups: Sequence[str]) ->
 
 
 def _metrics(members: Sequence[Sampled], groups: Sequence[str]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     rewards = [member.reward for member in members if member.reward is not None]
     if rewards:
-        found["reward_mean"] = float(np.mean(rewards))
-        found["reward_min"] = float(np.min(rewards))
-        found["reward_max"] = float(np.max(rewards))
-    found.update(_of_groups(members, groups))
+        metrics["reward_mean"] = float(np.mean(rewards))
+        metrics["reward_min"] = float(np.min(rewards))
+        metrics["reward_max"] = float(np.max(rewards))
+    metrics.update(_of_groups(members, groups))
     lengths = [member.length for member in members if member.length is not None]
     if lengths:
-        found["completion_length_mean"] = float(np.mean(lengths))
-        found["completion_length_max"] = float(np.max(lengths))
+        metrics["completion_length_mean"] = float(np.mean(lengths))
+        metrics["completion_length_max"] = float(np.max(lengths))
     else:
         characters = [m.characters for m in members if m.characters is not None]
         if characters:
-            found["completion_characters_mean"] = float(np.mean(characters))
+            metrics["completion_characters_mean"] = float(np.mean(characters))
     cut = [member.truncated for member in members if member.truncated is not None]
     if cut:
-        found["truncation_rate"] = float(np.mean(cut))
-    return {**found, **_of_components(members)}
+        metrics["truncation_rate"] = float(np.mean(cut))
+    return {**metrics, **_of_components(members)}
 
 
 def _of_groups(members: Sequence[Sampled], groups: Sequence[str]) -> dict[str, float]:

@@ -8,15 +8,15 @@ from typing import Any
 
 from rlprobe.errors import EmptyRunError, InputError
 from rlprobe.importers.documents.json_document import load
-from rlprobe.importers.importer import Complaints, Reading
-from rlprobe.importers.rows import step_of
+from rlprobe.importers.importer import Complaints, Importer, Reading
 from rlprobe.importers.source import Source
+from rlprobe.importers.steps import step_of
 from rlprobe.values import Event
 
 _SETTINGS = ("max_steps", "logging_steps", "num_train_epochs", "train_batch_size", "save_steps")
 
 
-class HFTrainerState:
+class HFTrainerState(Importer):
     """The state that the Hugging Face Trainer saves with every checkpoint.
 
     Rows of three kinds share one list: training rows, evaluation rows (`eval_…`), and one summary
@@ -30,11 +30,14 @@ class HFTrainerState:
 
     name = "hf_trainer_state"
     description = "Hugging Face trainer_state.json"
+    priority = 45
+    final = True
+    whole_run = "trainer_state.json"
 
     def recognises(self, source: Source) -> bool:
         """JSON that starts an object, with the keys or the name of a trainer's state."""
         return source.head.lstrip().startswith(b"{") and (
-            b'"log_history"' in source.head or source.name == "trainer_state.json"
+            b'"log_history"' in source.head or source.name == self.whole_run
         )
 
     def read(self, source: Source) -> list[Reading]:
@@ -66,7 +69,7 @@ def _add(reading: Reading, row: Any) -> str:
         return "not an object"
     if "train_runtime" in row:
         return ""
-    step = step_of(row)
+    step = step_of(row, HFTrainerState.step_keys)
     if step is None:
         return "no step"
     reading.rows.add(step, row)
