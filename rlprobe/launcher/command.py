@@ -160,6 +160,7 @@ class Launcher:
         )
         self._said = False
         self._attached = False
+        self._framework = ""
         self.rows = OutputRows(self._record_row, self._wants_rows)
         self.lines = Lines(self.rows.see)
 
@@ -226,8 +227,9 @@ class Launcher:
         return any(member.rank >= 0 for member in members)
 
     def _record_row(self, step: int, row: dict[str, float]) -> None:
-        if self.recorder.last_step is None:
-            self.recorder.describe(framework=self.rows.framework)
+        if self.rows.framework != self._framework:
+            self._framework = self.rows.framework
+            self.recorder.describe(framework=self._framework)
         self.recorder.step(step, **row)
 
     def _say_what_is_recorded(self) -> None:

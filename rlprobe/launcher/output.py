@@ -8,18 +8,23 @@ from __future__ import annotations
 import re
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rlprobe import schema
-from rlprobe.importers.console import line as console_line
+from rlprobe.importers.console.line import MAX_CHARACTERS
+from rlprobe.importers.console.rows import Reader
+from rlprobe.importers.console.steps import ConsoleRow, LiveSteps
+from rlprobe.importers.steps import STEP_KEYS
 
 TAIL_LINES = 400
+_UNKNOWN = "generic"
 _LINE_CHARACTERS = 2_000  # kept of a line in the tail
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 _BREAK = re.compile(rb"\r\n|\n|\r")
-_BAR = re.compile(r"^\s*\d+%\|.*?\|\s*(\d+)/(\d+) \[")  # the Trainer's own bar has no caption
+_MOST_HELD = 10_000  # rows of a log in which no line is one by itself
+_MOST_KEYS = 500  # looked at to tell the framework
 
-Row = Callable[[int, dict[str, float]], None]
+Record = Callable[[int, dict[str, float]], None]
 
 
 class Lines:
@@ -41,7 +46,7 @@ class Lines:
                     break  # perhaps the first half of \r\n
                 self._line(text[position : match.start()], redrawn=match[0] == b"\r")
                 position = match.end()
-            self._rest[stream] = text[position:][-console_line.MAX_CHARACTERS :]
+            self._rest[stream] = text[position:][-MAX_CHARACTERS:]
 
     def finish(self) -> list[str]:
         """The last lines, with what had no line end."""
@@ -62,57 +67,51 @@ class Lines:
 
 
 class OutputRows:
-    """Finds rows of metrics in lines, and the step of those that do not tell it.
-
-    The Trainer's rows have no step. Its progress bar, drawn again right after a row, has; without a
-    bar rows are counted.
+    """Records the rows of metrics in lines of output, as they are printed.
 
     Args:
-        wanted: asked before each row; False once somebody records from the inside.
+        record: called with the step and the metrics of each row, under canonical names.
+        wanted: asked before each row; once it is False, nothing is read any more.
+
+    Attributes:
+        framework: the one whose keys the rows have had so far; `generic` until one is known.
     """
 
-    def __init__(self, record: Row, wanted: Callable[[], bool]) -> None:
+    def __init__(self, record: Record, wanted: Callable[[], bool]) -> None:
         self._record = record
         self._wanted = wanted
-        self._held: dict[str, float] | None = None
-        self._last = 0
-        self._interval = 1
-        self.framework: str | None = None
+        self._reading = True
+        self._reader = Reader(most=_MOST_HELD)
+        self._steps = LiveSteps()
+        self._keys: set[str] = set()
+        self.framework = _UNKNOWN
 
     def see(self, line: str) -> None:
         """Look at one line."""
-        bar = _BAR.match(line[: console_line.MAX_CHARACTERS])
-        if bar and self._held is not None:
-            self._place(int(bar[1]))
-        row = console_line.parse(line)
-        if row is None or "train_runtime" in row:
-            return
-        self.finish()
-        step = console_line.step_of(row)
-        if step is not None:
-            del row["step"]
-            self._write(step, row)
-        elif any(key.startswith("eval_") for key in row):
-            self._write(self._last, row)
-        else:
-            self._held = row
+        if self._reading:
+            self._write(self._reader.feed(line))
 
     def finish(self) -> None:
-        """Write the row that waits for its step."""
-        if self._held is not None:
-            self._place(self._last + self._interval)
+        """Record what waits for a line that does not come any more."""
+        if self._reading:
+            self._write(self._reader.finish())
 
-    def _place(self, step: int) -> None:
-        row, self._held = self._held, None
-        if row is not None:
-            self._interval = max(step - self._last, 1)
-            self._write(max(step, self._last + 1), row)
+    def _write(self, rows: Iterable[ConsoleRow]) -> None:
+        for row in rows:
+            step = self._steps.place(row)
+            logged = {key: (v, True) for key, v in row.metrics.items() if key not in STEP_KEYS}
+            self._reading = self._reading and self._wanted()
+            if not self._reading:
+                return
+            named = self._aliases(logged).apply(logged)
+            metrics = {name: float(value) for name, (value, there) in named.items() if there}
+            if metrics:
+                self._record(step, metrics)
 
-    def _write(self, step: int, row: dict[str, float]) -> None:
-        self._last = step
-        if not self._wanted():
-            return
-        if self.framework is None:
-            self.framework = schema.detect_framework(row) or "generic"
-        names = schema.aliases()[self.framework]
-        self._record(step, {names.canonical(key) or key: value for key, value in row.items()})
+    def _aliases(self, keys: Iterable[str]) -> schema.Aliases:
+        """Those of the framework that all keys so far give away."""
+        undecided = self.framework == _UNKNOWN and len(self._keys) < _MOST_KEYS
+        if undecided and not self._keys.issuperset(keys):
+            self._keys.update(keys)
+            self.framework = schema.detect_framework(self._keys) or _UNKNOWN
+        return schema.aliases()[self.framework]

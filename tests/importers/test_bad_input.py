@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from rlprobe.errors import InputError, RlprobeError, UnknownFormatError
 from rlprobe.importers import open_runs, rows, source
-from rlprobe.importers.console.rows import Rows
+from rlprobe.importers.console.rows import Reader
+from rlprobe.importers.console.steps import SettledSteps
 from rlprobe.importers.numbers import number
-from rlprobe.importers.source import Source
 from tests.importers.reading import log, only, points, read
 
 ROWS = '{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.25}\n'
@@ -177,12 +177,13 @@ def test_any_bytes(tmp_path: Path, content: bytes, name: str) -> None:
         max_size=20,
     )
 )
-def test_any_lines_of_a_console(tmp_path: Path, lines: list[str]) -> None:
-    collected = Rows(Source(tmp_path / "x.log"))
-    for line in lines:
-        collected.feed(line)
-    reading = collected.reading()
-    assert len(reading.rows.steps()) == len(reading.rows)
+def test_any_lines_of_a_console(lines: list[str]) -> None:
+    reader, steps = Reader(), SettledSteps()
+    rows = [row for line in lines for row in reader.feed(line)] + reader.finish()
+    for row in rows:
+        steps.add(row)
+    numbers, _ = steps.settled()
+    assert len(numbers) == len(rows)
 
 
 @given(

@@ -324,6 +324,15 @@ def test_rows_of_a_command_that_is_no_python(run: Run) -> None:
     assert {"loss", "grad_norm"} <= set(steps.names)
 
 
+def test_rows_are_stored_in_the_units_of_the_vocabulary(run: Run) -> None:
+    megatron = " iteration 10/ 100 | elapsed time per iteration (ms): 1234.0 | lm loss: 1.5E+00 |"
+    recording = run("echo", megatron).recording
+    assert recording.info.framework == "megatron"
+    series = recording.steps.series("step_time")
+    assert series is not None
+    assert series.values.tolist() == [1.234]
+
+
 def test_a_python_that_has_no_rlprobe(run: Run) -> None:
     code = "print({'loss': 0.5, 'grad_norm': 1.0, 'learning_rate': 1e-6})"
     ran = run(sys.executable, "-S", "-c", code)  # -S: no site-packages, and no sitecustomize

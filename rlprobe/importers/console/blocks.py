@@ -34,13 +34,17 @@ _WENT_BACK = re.compile(
 )
 _LONGEST_LINE = 160
 _MOST_WORDS = 3
-_MOST_BLOCKS = 200_000
 
 
 class Blocks:
-    """Collects blocks, lists and complaints; used only where there is nothing better."""
+    """Collects blocks, lists and complaints; used only where there is nothing better.
 
-    def __init__(self) -> None:
+    Args:
+        most: of each kind that are kept.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._step: int | None = None
         self._block: dict[str, list[float]] = {}
         self._blocks: list[tuple[int, Row]] = []
@@ -52,7 +56,7 @@ class Blocks:
         """A line that is no row."""
         if "ewards" in text or "reward" in text:
             self._list(text)
-        if "tep " in text and (match := _WENT_BACK.search(text)):
+        if "tep " in text and len(self._backs) < self._most and (match := _WENT_BACK.search(text)):
             self._backs += [int(match["b"]), int(match["a"])]
         if len(text) > _LONGEST_LINE:
             return
@@ -66,7 +70,7 @@ class Blocks:
 
     def coarse(self, step: int, row: Row) -> None:
         """A row whose step counts epochs or episodes."""
-        if len(self._coarse) < _MOST_BLOCKS:
+        if len(self._coarse) < self._most:
             self._coarse.append((step, row))
 
     def _grid(self, text: str) -> None:
@@ -75,7 +79,7 @@ class Blocks:
         for key, cell in zip(cells[::2], cells[1::2], strict=False):
             value = spelled(cell)
             if value is not None and console_line.is_measurement(key):
-                self._block.setdefault(key, []).append(value)
+                self._add(key, value)
 
     def _label(self, text: str) -> None:
         label = _LABEL.fullmatch(text)
@@ -83,19 +87,24 @@ class Blocks:
             name = console_line.labelled(_ASIDE.sub("", label["key"]).strip())
             value = spelled(label["value"])
             if name and value is not None:
-                self._block.setdefault(name, []).append(value)
+                self._add(name, value)
             return
         pairs, rest = plain_pairs(text)
         if len(pairs) == 1 and len(re.findall(r"[A-Za-z]{2,}", rest)) <= _MOST_WORDS:
             name = console_line.labelled(pairs[0][0])
             if name:
-                self._block.setdefault(name, []).append(pairs[0][1])
+                self._add(name, pairs[0][1])
+
+    def _add(self, name: str, value: float) -> None:
+        values = self._block.setdefault(name, [])
+        if len(values) < self._most:
+            values.append(value)
 
     def _close(self, step: int) -> None:
         """A heading: what came before it belongs to the step before."""
         before = self._step if self._step is not None else step - 1
-        if self._block and before >= 0 and len(self._blocks) < _MOST_BLOCKS:
-            # What is told once is of the step; what is told again and again is of its samples.
+        if self._block and before >= 0 and len(self._blocks) < self._most:
+            # What is printed once is of the step; what comes again and again is of its samples.
             row = {name: fmean(values) for name, values in self._block.items()}
             if self._blocks and self._blocks[-1][0] == before:
                 self._blocks[-1][1].update(row)
@@ -105,7 +114,7 @@ class Blocks:
 
     def _list(self, text: str) -> None:
         match = _REWARDS.search(text)
-        if not match or len(self._lists) >= _MOST_BLOCKS:
+        if not match or len(self._lists) >= self._most:
             return
         numbers = [spelled(word) for word in match[1].split(",")]
         rewards = [number for number in numbers if number is not None]

@@ -26,7 +26,7 @@ _PAIR = re.compile(
 )
 # What stands beside numbers in rows of metrics: `'1m 35s'`, `'12/500'`, `'3 days, 17:51:32'`.
 _PASTIME = re.compile(r"['\"]?[\d:.,/ %dhmsay]*['\"]?")
-_TOLD_STEP = re.compile(
+_STEP_BEFORE = re.compile(
     r"\b(?:Global step|[Rr]ollout|[Pp]erf|[Ee]val|[Tt]rain|[Ss]tep) (\d+):?\s*\{"
 )
 _VERL = re.compile(r"\bstep:(\d+) - ")
@@ -46,16 +46,7 @@ _EPOCH_AND_PLACE = re.compile(r"\bepoch:?\s*\[(\d+)\]\s*\[\s*(\d+)\s*/\s*(\d+)\s
 _SCALED = re.compile(r"(.{1,200})\((1e[-+]?\d{1,3})\)")  # `actor/lr(1e-4):0.010`
 # Names that a configuration has as well: alone they do not make a line of metrics.
 _SETTINGS = frozenset({"lr", "epoch", "step", "tokens_seen", "loss_scale"})
-_STEP_KEYS = (
-    "step",
-    "global_step",
-    "train/global_step",
-    "training/global_step",
-    "global_step/max_steps",
-    "current_steps",
-    "num_updates",
-    "system/step",
-)
+STEP_KEYS = schema.step_keys().formats["console"]
 _PREFIXES = frozenset({"info", "debug", "warning", "train", "training", "root", "metrics", "and"})
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _LONGEST_WORD = 300
@@ -70,8 +61,8 @@ def parse(line: str) -> dict[str, float] | None:
     if "{" not in text and not _may_tell_a_step(text):
         return None
     text = ANSI.sub("", text).strip()
-    found = _told_step(text) or _verl(text) or _megatron(text) or dictionary(text) or _plain(text)
-    return found if found and measures(found) else None
+    row = _stepped_dict(text) or _verl(text) or _megatron(text) or dictionary(text) or _plain(text)
+    return row if row and measures(row) else None
 
 
 def measures(row: dict[str, float]) -> bool:
@@ -87,9 +78,9 @@ def _may_tell_a_step(text: str) -> bool:
     return any(hint in lower for hint in _HINTS)
 
 
-def _told_step(text: str) -> dict[str, float] | None:
+def _stepped_dict(text: str) -> dict[str, float] | None:
     """A dict behind its step. What is no number in it is left out."""
-    match = _TOLD_STEP.search(text) if "{" in text else None
+    match = _STEP_BEFORE.search(text) if "{" in text else None
     if not match:
         return None
     pairs = _pairs(text[match.end() : text.rfind("}")])
@@ -131,10 +122,10 @@ def dictionary(text: str) -> dict[str, float] | None:
     row: dict[str, float] = {}
     names = {key for key, _ in pairs}
     for key, value in pairs:
-        if key in _STEP_KEYS or (key == "episode" and not names.intersection(_STEP_KEYS)):
-            told = spelled(value.strip("'\"").partition("/")[0])
-            if told is not None:
-                row.setdefault("step", told)
+        if key in STEP_KEYS or (key == "episode" and not names.intersection(STEP_KEYS)):
+            step = spelled(value.strip("'\"").partition("/")[0])
+            if step is not None:
+                row.setdefault("step", step)
             continue
         number = spelled(value)
         if number is None and value not in {"None", "null"} and not _PASTIME.fullmatch(value):
@@ -162,8 +153,8 @@ def _pairs(inside: str) -> list[tuple[str, str]] | None:
 def parse_coarse(line: str) -> dict[str, float] | None:
     """The metrics of a line whose `step` counts something larger: epochs, episodes, updates."""
     text = ANSI.sub("", line[:MAX_CHARACTERS]).strip()
-    found = _plain(text, coarse=True) if _may_tell_a_step(text) else None
-    return found if found and measures(found) else None
+    row = _plain(text, coarse=True) if _may_tell_a_step(text) else None
+    return row if row and measures(row) else None
 
 
 def _plain(text: str, *, coarse: bool = False) -> dict[str, float] | None:
@@ -171,10 +162,10 @@ def _plain(text: str, *, coarse: bool = False) -> dict[str, float] | None:
     if "{" in text or max(map(len, parts), default=0) > _LONGEST_WORD:
         return None
     text = " ".join(parts)  # runs of blanks and endless words would make the patterns slow
-    told = coarse_step_in(text) if coarse or "num_updates=" in text else step_in(text)
-    if told is None:
+    place = coarse_step_in(text) if coarse or "num_updates=" in text else step_in(text)
+    if place is None:
         return None
-    step, start, end = told
+    step, start, end = place
     row, words = _read(text[:start], text[end:])
     step = row.pop("num_updates", step)  # fairseq, beside its epoch
     # Prose may mention a step and a number: what is left beside the pairs tells the difference.

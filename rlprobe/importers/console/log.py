@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import numpy as np
+
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers.console import rows as console_rows
+from rlprobe.importers.console.line import STEP_KEYS
+from rlprobe.importers.console.rows import Reader
+from rlprobe.importers.console.steps import SettledSteps
 from rlprobe.importers.importer import Importer, Reading
+from rlprobe.importers.rows import RowTable
 from rlprobe.importers.source import Source
 
 _LONGEST_SEGMENT = 256 * 1024
@@ -42,6 +47,7 @@ class Console(Importer):
     name = "console"
     description = "console output of a training run"
     priority = 90
+    step_keys = STEP_KEYS
     fallback = True
 
     def recognises(self, source: Source) -> bool:
@@ -50,13 +56,19 @@ class Console(Importer):
 
     def read(self, source: Source) -> list[Reading]:
         """The run in the output."""
-        rows = console_rows.Rows(source)
+        reader, table, steps = Reader(), RowTable(), SettledSteps()
         for segment in segments(source):
-            rows.feed(segment)
-        reading = rows.reading()
-        if not len(reading.rows):
+            for row in reader.feed(segment):
+                table.add(0, row.metrics)
+                steps.add(row)
+        for row in reader.finish():
+            table.add(0, row.metrics)
+            steps.add(row)
+        if not len(table):
             raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
-        return [reading]
+        numbers, notes = steps.settled()
+        table.set_steps(np.array(numbers, dtype=np.int64))
+        return [Reading(table, notes=[*notes, reader.note] if reader.note else notes)]
 
 
 def segments(source: Source) -> Iterator[str]:

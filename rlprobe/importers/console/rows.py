@@ -1,4 +1,4 @@
-"""Segments of console output -> rows: what belongs together, what is said twice, at which step."""
+"""Lines of console output -> rows: what belongs together, what is said twice, at which step."""
 
 from __future__ import annotations
 
@@ -6,23 +6,16 @@ import json
 import math
 import re
 
-import numpy as np
-
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.blocks import Blocks
 from rlprobe.importers.console.pairs import ANSI, plain_pairs
-from rlprobe.importers.console.steps import BAR, Bar, bar_of, steps_from
+from rlprobe.importers.console.steps import BAR, Bar, ConsoleRow, Row, bar_of
 from rlprobe.importers.console.table import Tables
-from rlprobe.importers.importer import Reading
 from rlprobe.importers.numbers import spelled
-from rlprobe.importers.rows import RowTable
-from rlprobe.importers.source import Source
-
-Row = dict[str, float]
 
 _LONGEST_DICT = 65_536
-_MOST_STEPS = 10_000  # of which it is remembered which rank told them
-_UNSTEPPED, _AS_BEFORE = -1, -2  # counted in the end; at the step of the row before
+_MOST_STEPS = 10_000  # of which it is remembered which rank printed them
+_MOST_HELD = 200_000
 _RAY = re.compile(r"^\s*\([\w.:]+(?: pid=\d+)?(?:, ip=[\d.]+)?\)\s?")
 _RANK = re.compile(r"^\s*\[(?:rank|default)(\d+)\]:?\s?")
 _OPENS = re.compile(r"\{\s*(?:['\"]|$)")
@@ -43,40 +36,72 @@ _PACE = re.compile(r"time|second|/s|tps|flops|mfu|memory|throughput|eta", re.IGN
 _EVALUATION = ("eval_", "eval/", "test_", "val/", "validation/")
 
 
-class Rows:
-    """Collects the rows of one console log."""
+class Reader:
+    """Reads console output line by line, and gives each row as soon as it is known to be whole.
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.rows = RowTable()
-        self.steps: list[int] = []
-        self.bars: list[Bar | None] = []  # one per row without a step
+    A row without a step waits for the one after it, which may say the same with more digits. Where
+    no line is a row by itself, what stands under headings is given at the end.
+
+    Args:
+        most: rows that are held back at most, for the case that there are no better ones.
+
+    Attributes:
+        note: what was assumed of the rows that `finish` gave, in words.
+    """
+
+    def __init__(self, most: int = _MOST_HELD) -> None:
+        self.note = ""
+        self.ready: list[ConsoleRow] = []
+        self.count = 0  # rows given so far
+        self.latest: int | None = None  # the step of the last one
         self.tables = Tables()
         self.bar: Bar | None = None
+        self.bar_here = False  # whether it stands in this line
         self.rank: int | None = None
-        self.told_by: dict[int, int] = {}
+        self.rank_of: dict[int, int] = {}
         self.open: list[str] = []
         self.open_size = 0
         self.context: int | None = None
-        self.waiting: Row | None = None  # the last row without a step: the next may repeat it
+        self.waiting: ConsoleRow | None = None
         self.last: Row = {}
-        self.warned: Row = {}  # what warnings told since the last row
-        self.overflows: list[Row] = []  # told before any row: all there is, perhaps
+        self.warned: Row = {}  # from warnings since the last row
+        self.most = most
+        self.overflows: list[Row] = []  # warned of before any row: all there is, perhaps
         self.overflowed = False
         self.measured = 0  # rows that are no evaluation
-        self.evaluating = 0  # lines below which an evaluation may still be told
-        self.blocks = Blocks()
+        self.evaluating = 0  # lines in which an evaluation may still follow
+        self.blocks = Blocks(most)
 
-    def feed(self, segment: str) -> None:
-        """One line, or what stands between carriage returns."""
+    def feed(self, segment: str) -> list[ConsoleRow]:
+        """The rows that are whole with one more line, or what stands between carriage returns."""
         text = ANSI.sub("", segment) if "\x1b" in segment else segment
         if text.lstrip().startswith(("(", "[")):
             text = self._rank(_RAY.sub("", text))
         if text.startswith('{"log":'):
             text = _output_in(text)
-        if self.open and self._continue(text):
-            return
-        self._line(text)
+        if not (self.open and self._continue(text)):
+            self._line(text)
+        return self._given()
+
+    def finish(self) -> list[ConsoleRow]:
+        """The rows that are whole because the output ends."""
+        self._flush()
+        if not self.measured:
+            self.note = self._fall_back()
+        elif self.warned and self.context is not None:
+            self._give(ConsoleRow(self.context, self.warned))
+        return self._given()
+
+    def _given(self) -> list[ConsoleRow]:
+        if not self.ready:
+            return []
+        ready, self.ready = self.ready, []
+        return ready
+
+    def _give(self, row: ConsoleRow) -> None:
+        self.ready.append(row)
+        self.count += 1
+        self.latest = row.step
 
     def _rank(self, text: str) -> str:
         match = _RANK.match(text)
@@ -84,7 +109,9 @@ class Rows:
         return text[match.end() :] if match else text
 
     def _line(self, text: str) -> None:
-        text = self._bars(text)
+        self.bar_here = False
+        if "%|" in text:
+            text = self._bars(text)
         if self._warning(text):
             return
         if "{" in text:
@@ -94,19 +121,17 @@ class Rows:
             return
         row = console_line.parse(text)
         if row is not None:
-            self._found(row)
+            self._row(row)
             return
         for table_row in self.tables.feed(text):
             if console_line.measures(table_row):
-                self._found(table_row)
+                self._row(table_row)
         if not self.tables.taken:
             self._evaluation(text)
             self._other(text)
 
     def _bars(self, text: str) -> str:
         """Take note of progress bars, and take them out of the text."""
-        if "%|" not in text:
-            return text
         parts: list[str] = []
         position = 0
         for match in BAR.finditer(text):
@@ -120,10 +145,18 @@ class Rows:
             before = text[max(0, start - 2000) : match.start() + len(match["desc"])]
             if bar is None and ("/s" not in match["unit"] and "s/" not in match["unit"]):
                 continue
+            self._drawn(bar)
             self._in_bar(Bar(int(match["at"]), int(match["of"])), before, tail, bar)
             self.bar = bar or self.bar
+            self.bar_here |= bar is not None
         parts.append(text[position:])
         return " ".join(part for part in parts if part.strip())
+
+    def _drawn(self, bar: Bar | None) -> None:
+        """A bar that is drawn again after a row tells where the row was printed."""
+        row = self.waiting
+        if bar is not None and row is not None and row.bar_at is None:
+            row.bar_at = bar if row.bar is None or row.bar.of == bar.of else None
 
     def _in_bar(self, at: Bar, before: str, tail: str, bar: Bar | None) -> None:
         """Metrics that a progress bar carries: before it, or behind its speed."""
@@ -145,9 +178,9 @@ class Rows:
         if "}" not in text and self.open_size <= _LONGEST_DICT:
             return True
         lines, self.open, self.open_size = self.open, [], 0
-        told = len(self.steps), self.waiting
+        before = self.count, self.waiting
         self._dicts("".join(lines), whole=True)
-        if told == (len(self.steps), self.waiting):
+        if before == (self.count, self.waiting):
             for line in lines[1:]:  # it was no row: then these are lines of their own
                 self._line(line)
         return True
@@ -157,17 +190,17 @@ class Rows:
         if end < text.rfind("{") and not whole and _OPENS.search(text[text.rfind("{") :]):
             start = text.rfind("{")
             self.open, self.open_size = [text[start:]], len(text) - start
-            told = console_line.step_in(text[:start])
-            self.context = int(told[0]) if told else self.context
+            step = console_line.step_in(text[:start])
+            self.context = int(step[0]) if step else self.context
             text = text[:start]
         single = console_line.parse(text)
         if single is not None:
-            self._found(single)
+            self._row(single)
             return
         for part in console_line.dicts_in(text):
             row = console_line.dictionary(part)
             if row and console_line.measures(row):
-                self._found(row)
+                self._row(row)
 
     def _warning(self, text: str) -> bool:
         """What a framework says about a step that it skipped."""
@@ -184,15 +217,15 @@ class Rows:
                 return True
         return False
 
-    def _warn(self, told: Row) -> None:
+    def _warn(self, warning: Row) -> None:
         self._flush()
         self.overflowed = True
         if self.bar is not None:
-            self._explicit(self.bar.at, told)
+            self._explicit(self.bar.at, warning)
         else:
-            self.warned |= told
-            if not self.measured:
-                self.overflows.append(told)
+            self.warned |= warning
+            if not self.measured and len(self.overflows) < self.most:
+                self.overflows.append(warning)
 
     def _deepspeed(self, text: str) -> bool:
         match = _DEEPSPEED.search(text) if "skipped=" in text else None
@@ -201,7 +234,7 @@ class Rows:
             self._explicit(int(match[1]), row)
         return match is not None
 
-    def _found(self, row: Row) -> None:
+    def _row(self, row: Row) -> None:
         if "step" in row:
             step = console_line.step_of(row)
             row = {key: value for key, value in row.items() if key != "step"}
@@ -212,22 +245,21 @@ class Rows:
 
     def _explicit(self, step: int, row: Row) -> None:
         self._flush()
-        if self.steps and self.steps[-1] == step and _repeats(self.last, row):
+        if self.latest == step and _repeats(self.last, row):
             return
-        if self.rank is not None and self.rank != self.told_by.setdefault(step, self.rank):
-            return  # another rank has told this step
-        if len(self.told_by) > _MOST_STEPS:
-            self.told_by.clear()
+        if self.rank is not None and self.rank != self.rank_of.setdefault(step, self.rank):
+            return  # another rank has printed this step
+        if len(self.rank_of) > _MOST_STEPS:
+            self.rank_of.clear()
         self.last = row
-        self.steps.append(step)
-        self.rows.add(step, {**self._warned(row), **row})
+        self._give(ConsoleRow(step, {**self._warned(row), **row}))
         self.context = None
 
     def _warned(self, row: Row) -> Row:
         warned = {key: value for key, value in self.warned.items() if key not in row}
         self.warned = {}
         self.measured += 1
-        # Where overflows are told, a row without one had none.
+        # Where overflows are printed, a row without one had none.
         return {"update_skipped": 0.0, **warned} if self.overflowed else warned
 
     def _implicit(self, row: Row) -> None:
@@ -236,24 +268,25 @@ class Rows:
             return
         if all(key.startswith(_EVALUATION) or key == "epoch" for key in row):
             self._flush()
-            self.rows.add(0, row)
-            self.steps.append(_AS_BEFORE)
+            self._give(ConsoleRow(None, row, beside=True))
             return
-        if self.waiting is not None and not _is_shorter(self.waiting, row):
-            self._flush()
-        self.waiting = row
-        self.waiting_bar = self.bar
+        at = self.bar if self.bar_here else None
+        if self.waiting is not None:
+            if _is_shorter(self.waiting.metrics, row):
+                at = at or self.waiting.bar_at
+            else:
+                self._flush()
+        self.waiting = ConsoleRow(None, row, bar=self.bar, bar_at=at)
 
     def _flush(self) -> None:
         if self.waiting is None:
             return
         row, self.waiting = self.waiting, None
-        if row == self.last and len(row) > 3:
+        if row.metrics == self.last and len(row.metrics) > 3:
             return
-        self.last = row
-        self.steps.append(_UNSTEPPED)
-        self.bars.append(self.waiting_bar)
-        self.rows.add(0, {**self._warned(row), **row})
+        self.last = row.metrics
+        row.metrics = {**self._warned(row.metrics), **row.metrics}
+        self._give(row)
 
     def _other(self, text: str) -> None:
         """A line that is no row: a heading, a label under one, a step for the next dict."""
@@ -273,22 +306,10 @@ class Rows:
             row = {f"eval/{key}": v for key, v in plain_pairs(_BETTER.sub("", text))[0]}
             if row:
                 self._flush()
-                self.rows.add(0, row)
-                self.steps.append(_AS_BEFORE)
+                self._give(ConsoleRow(None, row, beside=True))
                 self.evaluating = 0
         if "valuat" in text and _EVALUATING.search(text):
             self.evaluating = 3
-
-    def reading(self) -> Reading:
-        """Everything as one reading."""
-        self._flush()
-        note = "" if self.measured else self._fall_back()
-        if self.measured and self.warned and self.context is not None:
-            self.rows.add(self.context, self.warned)
-            self.steps.append(self.context)
-        steps, notes = _settled(self.steps, self.bars)
-        self.rows.set_steps(np.array(steps, dtype=np.int64))
-        return Reading(self.rows, notes=[*notes, note] if note else notes)
 
     def _fall_back(self) -> str:
         """No row of metrics at all: blocks under headings, or the warnings alone."""
@@ -314,27 +335,6 @@ def _output_in(text: str) -> str:
     except (ValueError, RecursionError, AttributeError):
         return text
     return ANSI.sub("", line).strip() if isinstance(line, str) else text
-
-
-def _settled(told: list[int], bars: list[Bar | None]) -> tuple[list[int], list[str]]:
-    """A step for every row: those that tell none get one, evaluations that of the row before."""
-    if not bars:
-        return [max(step, 0) for step in _carried(told)], []
-    found, note = steps_from(bars)
-    if any(step >= 0 for step in told):
-        known = [None if bar is None else bar.at for bar in bars]
-        found = [at if at is not None else _AS_BEFORE for at in known]
-        note = "rows without a step: that of the progress bar, or of the row before"
-    source = iter(found)
-    return _carried([next(source) if step == _UNSTEPPED else step for step in told]), [note]
-
-
-def _carried(steps: list[int]) -> list[int]:
-    carried, last = [], 0
-    for step in steps:
-        last = step if step >= 0 else last
-        carried.append(last)
-    return carried
 
 
 def _repeats(last: Row, row: Row) -> bool:

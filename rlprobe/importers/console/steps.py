@@ -1,4 +1,4 @@
-"""Steps for rows of a console log that tell none: from the progress bar, or by counting."""
+"""Steps for rows of console output that have none: from the progress bar, or by counting."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ BAR = re.compile(
     r"(?P<desc>[^\r\n|%]{0,40}?)\s*\d{1,3}%\|[^|]{0,200}\|\s*(?P<at>\d+)/(?P<of>\d+)\s*"
     r"\[[\d:]+<[\d:?]+,?\s*(?P<unit>[^\]]*)\]"
 )
+Row = dict[str, float]
+_UNSTEPPED, _AS_BEFORE = -1, -2  # counted in the end; at the step of the row before
 _TRAINING = re.compile(r"(?:train\w*|steps?|epoch.*|\W*)\s*:?\s*", re.IGNORECASE)
 
 
@@ -21,6 +23,72 @@ class Bar:
 
     at: int
     of: int
+
+
+@dataclass(slots=True)
+class ConsoleRow:
+    """One row of metrics in console output.
+
+    Attributes:
+        step: None where the output has none for it.
+        beside: whether it belongs to the step of the row before it (an evaluation).
+        bar: where the progress bar of the training was seen last before the row.
+        bar_at: where it stood as the row was printed: beside the row, or drawn again after it.
+    """
+
+    step: int | None
+    metrics: Row
+    beside: bool = False
+    bar: Bar | None = None
+    bar_at: Bar | None = None
+
+
+class SettledSteps:
+    """The step of every row of a log, known once the log has been read to its end."""
+
+    def __init__(self) -> None:
+        self._steps: list[int] = []
+        self._bars: list[Bar | None] = []  # one per row without a step
+
+    def add(self, row: ConsoleRow) -> None:
+        """Take the next row."""
+        if row.step is not None:
+            self._steps.append(row.step)
+        elif row.beside:
+            self._steps.append(_AS_BEFORE)
+        else:
+            self._steps.append(_UNSTEPPED)
+            self._bars.append(row.bar)
+
+    def settled(self) -> tuple[list[int], list[str]]:
+        """The steps, one per row, and in words where they come from."""
+        if not self._bars:
+            return _carried(self._steps), []
+        counted, note = steps_from(self._bars)
+        if any(step >= 0 for step in self._steps):
+            counted = [_AS_BEFORE if bar is None else bar.at for bar in self._bars]
+            note = "rows without a step: that of the progress bar, or of the row before"
+        source = iter(counted)
+        steps = [next(source) if step == _UNSTEPPED else step for step in self._steps]
+        return _carried(steps), [note]
+
+
+class LiveSteps:
+    """The step of each row while the output is still being printed."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._interval = 1
+
+    def place(self, row: ConsoleRow) -> int:
+        """The row's own step; else that of the progress bar, or as far on as the last one was."""
+        if row.step is not None:
+            self._last = row.step
+        elif not row.beside:
+            at = self._last + self._interval if row.bar_at is None else row.bar_at.at
+            self._interval = max(at - self._last, 1)
+            self._last = max(at, self._last + 1)
+        return self._last
 
 
 def bar_of(match: re.Match[str]) -> Bar | None:
@@ -74,3 +142,11 @@ def _filled(at: Sequence[int | None]) -> list[int]:
         else:
             steps.append(steps[-1] + every)
     return steps
+
+
+def _carried(steps: list[int]) -> list[int]:
+    carried, last = [], 0
+    for step in steps:
+        last = step if step >= 0 else last
+        carried.append(last)
+    return carried

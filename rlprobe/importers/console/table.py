@@ -9,12 +9,13 @@ import html
 import re
 from collections.abc import Sequence
 
+from rlprobe import schema
 from rlprobe.importers.numbers import spelled
 from rlprobe.importers.steps import step_number
 
 Row = dict[str, float]
 
-_STEP_HEADERS = frozenset({"step", "steps", "iteration", "iter", "global_step", "update", "epoch"})
+_STEP_HEADERS = frozenset(schema.step_keys().formats["console_table"])
 _RULE = re.compile(r"[\s|:+=-]+")
 _GAP = re.compile(r"\t|\s{2,}")
 _NAMED = re.compile(r"\|\s?(?P<indent>\s*)(?P<key>[^|]*?)\s*\|\s*(?P<value>[^|]*?)\s*\|")
@@ -163,9 +164,9 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 def _step_column(header: Sequence[str]) -> int:
     """Where the steps are; an epoch counts only where there is nothing finer."""
-    found = [index for index, name in enumerate(header) if name.lower() in _STEP_HEADERS]
-    fine = [index for index in found if header[index].lower() != "epoch"]
-    return (fine or found)[0]
+    columns = [index for index, name in enumerate(header) if name.lower() in _STEP_HEADERS]
+    fine = [index for index in columns if header[index].lower() != "epoch"]
+    return (fine or columns)[0]
 
 
 def _name(cell: str) -> str:
