@@ -8,16 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rlprobe.config import GatePolicy, Waiver
+from rlprobe.exit_codes import COULD_NOT_JUDGE, FAILED, PASSED
 from rlprobe.findings import Finding, Incident, ScanReport
 
-PASSED, FAILED, UNREADABLE, COULD_NOT_JUDGE = 0, 1, 2, 3
-EXIT_CODES = {
-    PASSED: "judged; nothing at or above the bar",
-    FAILED: "findings at or above the bar",
-    UNREADABLE: "usage error, unreadable or unknown input (named, with what to try)",
-    COULD_NOT_JUDGE: "could not judge: nothing checkable, required coverage missing, "
-    "or a detector failed",
-}
 _JUDGED = ("fired", "clean")
 
 
@@ -26,7 +19,7 @@ class GateVerdict:
     """What a gate says of one or several scans.
 
     Attributes:
-        exit_code: 0 pass, 1 fail, 3 could not judge.
+        exit_code: PASSED, FAILED or COULD_NOT_JUDGE of `rlprobe.exit_codes`.
         reasons: why, one sentence each.
         failing: roots of the incidents at or above the bar that no waiver covers.
         waived: those that a waiver covers.

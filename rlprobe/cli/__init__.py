@@ -1,27 +1,22 @@
-"""The command line: one verb per file. Only `main` turns exceptions into exit codes.
-
-0 judged, nothing at or above the bar; 1 findings at or above it; 2 a usage error or unreadable
-input; 3 could not judge, or a fault of rlprobe itself.
-"""
+"""The command line: one verb per file. Only `main` turns exceptions into exit codes."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rlprobe import __version__
+from rlprobe import __version__, environment
 from rlprobe.cli.output import complain, silence
 from rlprobe.errors import RlprobeError
+from rlprobe.exit_codes import COULD_NOT_JUDGE, INTERRUPTED, PASSED, UNREADABLE
 
-UNREADABLE, COULD_NOT_JUDGE, INTERRUPTED = 2, 3, 130
-
-# Verb -> module of this package, in the order of the help. The function has the module's name;
-# a constant CONTEXT, if there is one, holds settings of the option parser.
+PURPOSE = "flight recorder and doctor for RL fine-tuning runs"
+# Verb -> module of this package, in the order of the help. The function has the module's name.
 VERBS = {
     "record": "record",
     "scan": "scan",
@@ -29,16 +24,14 @@ VERBS = {
     "gate": "gate",
     "explain": "explain",
     "import": "import_log",
-    "watch": "watch",
-    "report": "report",
-    "diff": "diff",
-    "samples": "samples",
     "query": "query",
     "ls": "ls",
     "compact": "compact",
     "calibrate": "calibrate",
     "demo": "demo",
 }
+# Verbs that run somebody's command: from its first word on, nothing is an option of ours.
+_RUN_COMMANDS = ("record",)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,18 +46,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return UNREADABLE
     except BrokenPipeError:
         silence()
-        return 0
+        return PASSED
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except Exception as error:  # the outermost wall: a traceback would exit with 1, "findings"
         return _fault(error)
-    return UNREADABLE if not words else int(code or 0)
+    return UNREADABLE if not words else int(code or PASSED)
 
 
 def application() -> typer.Typer:
-    """The command line with every verb that is installed."""
+    """The command line with every verb."""
     app = typer.Typer(
-        help="Flight recorder and doctor for RL fine-tuning runs.",
+        help=f"{PURPOSE[0].upper()}{PURPOSE[1:]}.",
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         add_completion=False,
@@ -72,26 +65,28 @@ def application() -> typer.Typer:
     )
     app.callback()(_options)
     for verb, module in VERBS.items():
-        name = f"rlprobe.cli.{module}"
-        if find_spec(name) is not None:
-            loaded = import_module(name)
-            settings = getattr(loaded, "CONTEXT", None)
-            app.command(verb, context_settings=settings)(getattr(loaded, module))
+        settings = {"allow_interspersed_args": verb not in _RUN_COMMANDS}
+        function = getattr(import_module(f"rlprobe.cli.{module}"), module)
+        app.command(verb, context_settings=settings)(function)
     return app
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"rlprobe {__version__}")
+        here = Path(__file__).parents[1]
+        print(f"rlprobe {__version__} ({PURPOSE}) from {here}")
         raise typer.Exit
 
 
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show which rlprobe this is."
+        ),
     ] = False,
 ) -> None:
-    """Flight recorder and doctor for RL fine-tuning runs."""
+    """Options before the verb."""
 
 
 def _tolerate(stream: object) -> None:
@@ -110,7 +105,7 @@ def _fault(error: Exception) -> int:
         return UNREADABLE
     fault = RlprobeError(
         f"internal error: {type(error).__name__}: {error}",
-        hint="RLPROBE_DEBUG=1 shows the traceback; please report it.",
+        hint=f"{environment.DEBUG}=1 shows the traceback; please report it.",
     )
     fault.__cause__ = error
     complain(fault)

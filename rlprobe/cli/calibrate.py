@@ -21,7 +21,10 @@ def calibrate(
     select: options.Select = None,
     ignore: options.Ignore = None,
 ) -> int:
-    """Learn knobs from healthy runs: the smallest changes that keep the catalogue quiet on them."""
+    """Learn knobs from healthy runs.
+
+    The smallest changes that keep the catalogue quiet on them.
+    """
     from rlprobe.cli.scanning import configuration, places
     from rlprobe.errors import UsageError
     from rlprobe.importers import open_runs

@@ -1,4 +1,4 @@
-"""Exactly one run at a path, exactly one of some formats."""
+"""Exactly one run at a path."""
 
 from __future__ import annotations
 
@@ -16,11 +16,3 @@ def one_run(path: str) -> Run:
             f"Couldn't choose a run in '{path}': there are {len(runs)}", hint=f"One of {named}."
         )
     return runs[0]
-
-
-def one_of(word: str, *known: str) -> None:
-    """Check a format; UsageError if there is no such one."""
-    if word not in known:
-        raise UsageError(
-            f"Couldn't write format '{word}': no such format", hint=f"One of {', '.join(known)}."
-        )

@@ -11,7 +11,10 @@ import typer
 def compact(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A recording.")],
 ) -> int:
-    """Merge the shards of every finished writer; one that is alive is left alone."""
+    """Merge a recording's files into fewer, larger ones.
+
+    The shards of every finished writer are merged; a writer that is alive is left alone.
+    """
     from rlprobe.cli.output import emit, note
     from rlprobe.report.numbers import plural, size
     from rlprobe.store.compaction import Footprint

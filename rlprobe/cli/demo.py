@@ -14,7 +14,10 @@ def demo(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the training.")] = 0,
 ) -> int:
-    """Train a tiny policy whose prompts become impossible at step 150; record, scan, show."""
+    """Record, scan and show a small real training.
+
+    A tiny policy, whose prompts become impossible at step 150.
+    """
     from rlprobe.cli import main
     from rlprobe.demo.run import fresh_directory, record
 

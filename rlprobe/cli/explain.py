@@ -11,20 +11,19 @@ from rlprobe.cli import options
 
 def explain(
     detector: Annotated[str | None, typer.Argument(metavar="[ID]", help="Default: a list.")] = None,
-    format_: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="text or json.")
-    ] = "text",
+    format_: options.TextOrJson = "text",
     output: options.Output = None,
     detectors: options.Detectors = None,
     no_color: options.NoColor = False,
 ) -> int:
-    """Explain a pathology: what it is, how it is found, what to do, its knobs."""
+    """Explain a pathology, or list them all.
+
+    What it is, how it is found, what to do, its knobs.
+    """
     from rlprobe import catalog
-    from rlprobe.cli.choosing import one_of
     from rlprobe.cli.output import emit, layout
     from rlprobe.report import pages
 
-    one_of(format_, "text", "json")
     shape = layout(output, no_color=no_color)
     folders = tuple(detectors or ())
     if detector is None:

@@ -5,18 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-import typer
-
 from rlprobe.cli import options
-
-FailOn = Annotated[
-    str | None,
-    typer.Option(
-        "--fail-on",
-        metavar="SEVERITY",
-        help="critical, warning, info or never; default: the policy's.",
-    ),
-]
 
 
 def gate(
@@ -24,13 +13,16 @@ def gate(
     *,
     format_: options.Format = "text",
     output: options.Output = None,
-    fail_on: FailOn = None,
+    fail_on: Annotated[str | None, options.fail_on("; default: the policy's")] = None,
     config: options.ConfigFile = None,
     detectors: options.Detectors = None,
     quiet: options.Quiet = False,
     no_color: options.NoColor = False,
 ) -> int:
-    """Judge runs by the project's policy: the exit code is the verdict."""
+    """Judge runs by the project's policy.
+
+    The exit code is the verdict.
+    """
     from rlprobe.cli.output import emit, layout
     from rlprobe.cli.scanning import configuration, places, scan_all
     from rlprobe.config import parse_fail_on

@@ -17,9 +17,10 @@ def import_log(
         Path, typer.Option("--run", metavar="DIR", help="The recording to write: a new directory.")
     ],
 ) -> int:
-    """Write a foreign log as a recording: metrics, events and rollouts, with the log's own gaps.
+    """Write a foreign log as a recording.
 
-    A log of several runs (an MLflow store, a Trackio project) becomes a directory of recordings.
+    Metrics, events and rollouts are written, with the log's own gaps. A log of several runs (an
+    MLflow store, a Trackio project) becomes a directory of recordings.
     """
     from rlprobe.cli.importing import opened, recorded
     from rlprobe.cli.output import emit, note

@@ -8,17 +8,18 @@ from typing import Annotated
 import typer
 
 from rlprobe.cli import options
+from rlprobe.exit_codes import PASSED, UNREADABLE
 
 
 def ls(
     directory: Annotated[Path, typer.Argument(metavar="[DIR]")] = Path(),
-    format_: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="text or json.")
-    ] = "text",
+    format_: options.TextOrJson = "text",
     output: options.Output = None,
 ) -> int:
-    """List the recordings in a directory: what they are, how far they came, how they ended."""
-    from rlprobe.cli.choosing import one_of
+    """List the recordings in a directory.
+
+    What they are, how far they came, how they ended.
+    """
     from rlprobe.cli.output import complain, emit
     from rlprobe.errors import InputError
     from rlprobe.report import listing
@@ -26,7 +27,6 @@ def ls(
     from rlprobe.store.layout import recordings_in
     from rlprobe.store.recording import Recording
 
-    one_of(format_, "text", "json")
     infos, sizes, unreadable = [], [], False
     for path in recordings_in(directory):
         try:
@@ -42,4 +42,4 @@ def ls(
         )
     render = listing.recordings_json if format_ == "json" else listing.recordings
     emit(render(infos, sizes), output)
-    return 2 if unreadable else 0
+    return UNREADABLE if unreadable else PASSED

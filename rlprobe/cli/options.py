@@ -6,20 +6,40 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.models import OptionInfo
+
+from rlprobe.report.reporter import FORMATS, one_of
+
+
+def formats(*known: str) -> OptionInfo:
+    """`--format`, checked before anything is read."""
+
+    def check(word: str) -> str:
+        one_of(word, known)
+        return word
+
+    words = f"{', '.join(known[:-1])} or {known[-1]}."
+    option: OptionInfo = typer.Option("--format", metavar="FORMAT", help=words, callback=check)
+    return option
+
+
+def fail_on(more: str = "") -> OptionInfo:
+    """`--fail-on`; what the word means is `rlprobe.config.parse_fail_on`'s."""
+    words = f"critical, warning, info or never{more}."
+    option: OptionInfo = typer.Option("--fail-on", metavar="SEVERITY", help=words)
+    return option
+
 
 Paths = Annotated[
     list[str],
     typer.Argument(metavar="PATH...", help="A recording, a directory of them, or any known log."),
 ]
 OnePath = Annotated[str, typer.Argument(metavar="PATH", help="A recording or any known log.")]
-Format = Annotated[str, typer.Option("--format", metavar="FORMAT", help="text, json or markdown.")]
+Format = Annotated[str, formats(*FORMATS)]
+TextOrJson = Annotated[str, formats("text", "json")]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write to a file instead of stdout."),
-]
-FailOn = Annotated[
-    str,
-    typer.Option("--fail-on", metavar="SEVERITY", help="critical, warning, info or never."),
 ]
 Select = Annotated[
     list[str] | None,

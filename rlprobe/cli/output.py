@@ -9,6 +9,7 @@ import traceback
 from pathlib import Path
 from typing import TextIO
 
+from rlprobe import environment
 from rlprobe.errors import RlprobeError, UsageError
 from rlprobe.report import escape
 from rlprobe.report.reporter import Layout
@@ -23,8 +24,7 @@ def layout(
     stream: TextIO | None = None,
 ) -> Layout:
     """How to lay out a result that goes to `output`, or else to `stream` (stdout)."""
-    environment = os.environ
-    plain = no_color or bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
+    plain = no_color or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     colour = output is None and (stream or sys.stdout).isatty() and not plain
     width = shutil.get_terminal_size((90, 24)).columns
     return Layout(width=width, colour=colour, several=several, quiet=quiet)
@@ -68,7 +68,7 @@ def note(message: str) -> None:
 
 def complain(error: RlprobeError) -> None:
     """Say on stderr what could not be done, and what to try; RLPROBE_DEBUG=1 adds the traceback."""
-    if os.environ.get("RLPROBE_DEBUG"):
+    if os.environ.get(environment.DEBUG):
         for line in escape.block("".join(traceback.format_exception(error))):
             print(line, file=sys.stderr)
     first, *rest = escape.block(str(error))

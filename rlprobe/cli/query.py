@@ -17,19 +17,19 @@ def query(
             metavar="SQL", help="One SELECT over steps, ranks, events, samples, or line."
         ),
     ],
-    format_: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="text, csv or json.")
-    ] = "text",
+    format_: Annotated[str, options.formats("text", "csv", "json")] = "text",
     output: options.Output = None,
 ) -> int:
-    """Ask a run's tables with SQL (DuckDB); `line` is the run's line through its attempts."""
-    from rlprobe.cli.choosing import one_of, one_run
+    """Ask a run's tables with SQL (DuckDB).
+
+    `line` is the run's line through its attempts.
+    """
+    from rlprobe.cli.choosing import one_run
     from rlprobe.cli.output import emit, note
     from rlprobe.report import listing
     from rlprobe.store import sql
 
     writers = {"text": listing.rows_text, "csv": listing.rows_csv, "json": listing.rows_json}
-    one_of(format_, *writers)
     result = sql.query(one_run(path), statement)
     for problem in result.problems:
         note(f"{problem.path}: {problem.message}")

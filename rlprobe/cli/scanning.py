@@ -10,6 +10,7 @@ from rlprobe import catalog
 from rlprobe.cli.output import complain
 from rlprobe.config import Config
 from rlprobe.errors import InputError
+from rlprobe.exit_codes import UNREADABLE
 from rlprobe.findings import ScanReport
 from rlprobe.importers import open_runs
 from rlprobe.scan.engine import scan
@@ -27,7 +28,7 @@ class Scans:
 
     def exit_code(self, judged: int) -> int:
         """The judgement's own code, unless a path could not be read."""
-        return 2 if self.unreadable or not self.reports else judged
+        return UNREADABLE if self.unreadable or not self.reports else judged
 
 
 def configuration(

@@ -21,17 +21,19 @@ def show(
     attempt: Annotated[int | None, Option("--attempt", help="Default: the latest with it.")] = None,
     full: Annotated[bool, Option("--full", help="Whole texts of rollouts.")] = False,
     everything: Annotated[bool, Option("--all", help="What is as usual, too.")] = False,
-    format_: Annotated[str, Option("--format", metavar="FORMAT", help="text or json.")] = "text",
+    format_: options.TextOrJson = "text",
     output: options.Output = None,
     no_color: options.NoColor = False,
 ) -> int:
-    """Show one step: metrics against their own past, events, ranks, groups, rollouts."""
-    from rlprobe.cli.choosing import one_of, one_run
+    """Show everything known about one step.
+
+    Metrics against their own past, events, ranks, groups, rollouts.
+    """
+    from rlprobe.cli.choosing import one_run
     from rlprobe.cli.output import emit, layout
     from rlprobe.report import step_json, step_text
     from rlprobe.scan.step_view import view
 
-    one_of(format_, "text", "json")
     seen = view(one_run(path), step, attempt=attempt, window=window, rank=rank)
     if format_ == "json":
         emit(step_json.render(seen), output)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from rlprobe.errors import RlprobeError
+from rlprobe.exit_codes import UNREADABLE
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,18 +26,18 @@ def main(arguments: list[str] | None = None) -> int:
         return _new_detector(chosen.id, chosen.root)
     except RlprobeError as error:
         print(f"rlprobe.dev: {error}", file=sys.stderr)
-        return 2
+        return UNREADABLE
 
 
 def _docs(root: Path, *, check: bool) -> int:
     from rlprobe.dev.docs import drifted, pages, write
 
-    made = pages()
+    texts = pages()
     if not check:
-        write(root / "docs", made)
-        print(f"wrote {len(made)} pages to {root / 'docs'}")
+        write(root / "docs", texts)
+        print(f"wrote {len(texts)} pages to {root / 'docs'}")
         return 0
-    stale = drifted(root / "docs", made)
+    stale = drifted(root / "docs", texts)
     for name in stale:
         print(f"docs/{name} is not what the code says; run `make docs`", file=sys.stderr)
     return 1 if stale else 0

@@ -15,7 +15,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlprobe.integrations import autoattach
+from rlprobe import environment
+from rlprobe.integrations import run_dirs
 from rlprobe.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -54,9 +55,9 @@ def session_of(
         if isinstance(callback, RecorderCallback) and callback.session is not None:
             known: Session = callback.session
             return known
-    launched = os.environ.get(autoattach.RUN)
+    launched = os.environ.get(environment.RUN)
     if launched:
-        place = autoattach.run_dir_of_trainer(Path(launched), trainer)
+        place = run_dirs.of_trainer(Path(launched), trainer)
     else:
         place = Path(run_dir or Path(trainer.args.output_dir) / "rlprobe")
     session = Session(trainer, place, recorder_options)

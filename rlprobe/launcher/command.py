@@ -1,4 +1,4 @@
-"""`rlprobe record -- COMMAND`: run it unchanged, record what it does and how it ends.
+"""`rlprobe record COMMAND`: run it unchanged, record what it does and how it ends.
 
 The launcher records under rank -1 of the attempt. Inside the command, Python processes find
 `integrations/autoattach` on their path and record themselves; where none does, the launcher records
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import re
 import shlex
@@ -24,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlprobe import schema
+from rlprobe import environment
 from rlprobe.errors import UsageError
-from rlprobe.integrations.autoattach import FOLDER, LAUNCH, RUN, STATUS
-from rlprobe.launcher import streams
+from rlprobe.integrations import autoattach
+from rlprobe.launcher import children, streams
 from rlprobe.launcher.output import Lines, OutputRows
-from rlprobe.recorder import launch
+from rlprobe.recorder import failure, launch
 from rlprobe.recorder.recorder import Recorder
 from rlprobe.store import manifest
 from rlprobe.store.recording import Recording
@@ -56,7 +55,7 @@ def run(command: Sequence[str], run_dir: Path | None = None) -> tuple[int, Path 
     """
     if not command:
         raise UsageError(
-            "Couldn't record nothing", hint="Give the command: rlprobe record -- python train.py"
+            "Couldn't record nothing", hint="Give the command: rlprobe record python train.py"
         )
     code = _startable(command[0])
     if code:
@@ -168,10 +167,10 @@ class Launcher:
         path = os.environ.get("PYTHONPATH")
         return {
             **os.environ,
-            RUN: str(run_dir),
-            LAUNCH: uuid.uuid4().hex,
-            STATUS: str(self.status),
-            "PYTHONPATH": os.pathsep.join([str(FOLDER), *([path] if path else [])]),
+            environment.RUN: str(run_dir),
+            environment.LAUNCH: uuid.uuid4().hex,
+            environment.STATUS: str(self.status),
+            "PYTHONPATH": os.pathsep.join([str(autoattach.FOLDER), *([path] if path else [])]),
         }
 
     def run(self, signals: int) -> int:
@@ -215,7 +214,7 @@ class Launcher:
         """Whether nobody records from the inside."""
         if self._attached:
             return False
-        self._attached = any(self.status.glob("attached-*")) or self._has_ranks()
+        self._attached = children.attached(self.status) or self._has_ranks()
         if not self._attached:
             self._say_what_is_recorded()
         return not self._attached
@@ -234,16 +233,15 @@ class Launcher:
 
     def _say_what_is_recorded(self) -> None:
         """Say once that nobody records from the inside, and why."""
-        if self._said or self._attached or any(self.status.glob("attached-*")):
+        if self._said or self._attached or children.attached(self.status):
             return
         self._said = True
-        say(f"{_why_outside(self.status)}; recording what the output tells")
+        why, remedy = children.why_outside(self.status)
+        say(f"{why}; recording what the output tells{remedy}")
 
     def _where(self) -> str:
         """The run directory, and those of further trainers of the same process."""
-        places = [str(self.recorder.run_dir)]
-        for mark in sorted(self.status.glob("attached-*")):
-            places += mark.read_text(encoding="utf-8").splitlines()
+        places = [str(self.recorder.run_dir), *children.run_dirs(self.status)]
         unique = dict.fromkeys(_shortest(place) for place in places)
         return ", ".join(unique)
 
@@ -279,25 +277,16 @@ class Launcher:
 
 def explain(ending: Ending, tail: list[str]) -> dict[str, Any]:
     """What is known of a failure from outside: exit code, signal, last lines, what they mean."""
-    data: dict[str, Any] = {
-        "exit_code": ending.code,
-        "signal": ending.killed_by.name if ending.killed_by else None,
-        "tail": [line[:300] for line in tail[-20:]],
-    }
-    known = schema.classify_failure([line for line in tail if not _REPORT_OF_LAUNCHER.search(line)])
-    vague = known is None or known[0].kind in {"exception", "interrupted"}
-    if ending.killed_by and vague:
-        name = ending.killed_by.name
-        meaning = f"the command was killed by {name}"
-        if ending.killed_by == signal.SIGKILL:
-            meaning += "; out of memory, a job limit, or somebody's kill -9"
-        remedy = "look into the machine's log (dmesg, the job scheduler) at the time of the end"
-        data |= {"kind": "killed", "meaning": meaning, "remedy": remedy, "line": meaning}
-    elif known is not None:
-        failure, line = known
-        data |= {"kind": failure.kind, "meaning": failure.meaning, "remedy": failure.remedy}
-        data["line"] = line[:300]
-    return data
+    name = ending.killed_by.name if ending.killed_by else None
+    own_words = [line for line in tail if not _REPORT_OF_LAUNCHER.search(line)]
+    data = {"exit_code": ending.code, "signal": name, **failure.event_data(tail, own_words)}
+    if name is None or data.get("kind", "exception") not in {"exception", "interrupted"}:
+        return data
+    meaning = f"the command was killed by {name}"
+    if ending.killed_by == signal.SIGKILL:
+        meaning += "; out of memory, a job limit, or somebody's kill -9"
+    remedy = "look into the machine's log (dmesg, the job scheduler) at the time of the end"
+    return data | {"kind": "killed", "meaning": meaning, "remedy": remedy, "line": meaning}
 
 
 def _wait(child: streams.Child, signals: int) -> Ending:
@@ -337,20 +326,6 @@ def _ending(status: int, halted: signal.Signals | None) -> Ending:
     if killed == signal.SIGINT and halted is None:
         halted = killed  # the terminal told the command alone
     return Ending(code if code >= 0 else 128 - code, killed, halted)
-
-
-def _why_outside(status: Path) -> str:
-    """Why no process records itself, from what the Python processes left behind."""
-    pythons = []
-    for path in sorted(status.glob("python-*.json")):
-        with contextlib.suppress(OSError, ValueError):
-            pythons.append(json.loads(path.read_text(encoding="utf-8")))
-    if not pythons:
-        return "the command starts no Python that could be recorded from the inside"
-    failed = next((entry for entry in pythons if entry.get("error")), None)
-    if failed is None:
-        return "no Hugging Face Trainer was trained"
-    return f"cannot record inside {failed.get('executable')}: {failed['error']}"
 
 
 def _without_secrets(command: Sequence[str]) -> list[str]:

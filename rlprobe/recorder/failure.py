@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 from rlprobe import schema
@@ -17,11 +18,18 @@ def last_line(error: BaseException | str) -> str:
 
 def explained(error: BaseException | str) -> dict[str, Any]:
     """What is known of a failure: exception, tail of the traceback, meaning, what to try."""
-    lines = _lines(error)
-    known = schema.classify_failure(lines)
-    data: dict[str, Any] = {"tail": [line[:300] for line in lines[-20:]]}
-    if isinstance(error, BaseException):
-        data["exception"] = type(error).__name__
+    named = {"exception": type(error).__name__} if isinstance(error, BaseException) else {}
+    return event_data(_lines(error)) | named
+
+
+def event_data(tail: Sequence[str], telling: Sequence[str] | None = None) -> dict[str, Any]:
+    """The data of a `crash` event: the last lines, and what they mean where that is known.
+
+    Args:
+        telling: the lines that may tell the cause; the tail unless given.
+    """
+    data: dict[str, Any] = {"tail": [line[:300] for line in tail[-20:]]}
+    known = schema.classify_failure(tail if telling is None else telling)
     if known is not None:
         failure, line = known
         data |= {"kind": failure.kind, "meaning": failure.meaning, "remedy": failure.remedy}

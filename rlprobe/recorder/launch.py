@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlprobe import environment
+
 # (rank, world size) variables in the order in which they are believed: torchrun, accelerate,
 # DeepSpeed and Ray set the first pair; SLURM's are set even where srun did not start the process,
 # so they come after the MPI launchers'.
@@ -21,8 +23,6 @@ _PAIRS = (
     ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
-LAUNCH_VARIABLE = "RLPROBE_LAUNCH"
-STATUS_VARIABLE = "RLPROBE_STATUS"  # a directory in which `rlprobe record` looks for its children
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def announce(run_dir: Path) -> None:
 
     The launcher then records nothing of what the output tells: no row is written twice.
     """
-    status = os.environ.get(STATUS_VARIABLE)
+    status = os.environ.get(environment.STATUS)
     if status:
         mark = Path(status) / f"attached-{os.getpid()}"
         with contextlib.suppress(OSError), mark.open("a", encoding="utf-8") as file:
@@ -70,8 +70,8 @@ def _rank(env: Mapping[str, str]) -> tuple[int, int]:
 
 def _launch(env: Mapping[str, str], world_size: int) -> str:
     restart = env.get("TORCHELASTIC_RESTART_COUNT", env.get("SLURM_RESTART_COUNT", "0"))
-    if LAUNCH_VARIABLE in env:
-        return f"{env[LAUNCH_VARIABLE]}.{restart}"
+    if environment.LAUNCH in env:
+        return f"{env[environment.LAUNCH]}.{restart}"
     if "SLURM_JOB_ID" in env:
         return f"slurm.{env['SLURM_JOB_ID']}.{env.get('SLURM_STEP_ID', '')}.{restart}"
     if world_size > 1 and "MASTER_ADDR" in env:

@@ -52,9 +52,14 @@ def reporter(name: str, layout: Layout) -> Reporter:
     Raises:
         UsageError: there is no such format.
     """
-    if name not in FORMATS:
-        raise UsageError(
-            f"Couldn't write format '{name}': no such format", hint=f"One of {', '.join(FORMATS)}."
-        )
+    one_of(name, FORMATS)
     made: Reporter = import_module(f"rlprobe.report.{name}").reporter(layout)
     return made
+
+
+def one_of(name: str, known: Sequence[str]) -> None:
+    """Check the name of a format; UsageError if there is no such one."""
+    if name not in known:
+        raise UsageError(
+            f"Couldn't write format '{name}': no such format", hint=f"One of {', '.join(known)}."
+        )

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from rlprobe.integrations import autoattach
+from rlprobe import environment
+from rlprobe.integrations import run_dirs
 from rlprobe.integrations.trl import attach
 from rlprobe.store.recording import Recording
 
@@ -71,7 +72,7 @@ Make = Callable[..., Any]
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
-    for name in ("RLPROBE_RUN", "RLPROBE_STATUS", "RLPROBE_LAUNCH", "RANK", "WORLD_SIZE"):
+    for name in (environment.RUN, environment.STATUS, environment.LAUNCH, "RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
 
     def trainer(bad_row: int | None = None, callbacks: Any = None, **options: Any) -> Any:
@@ -172,11 +173,11 @@ def test_every_training_of_a_launch_is_a_run_of_its_own(
 
     def trained(kind: type[SimpleNamespace], out: str) -> str:
         trainer = kind(args=SimpleNamespace(output_dir=out))
-        return autoattach.run_dir_of_trainer(tmp_path / "run", trainer).name
+        return run_dirs.of_trainer(tmp_path / "run", trainer).name
 
     def new_process() -> None:
-        monkeypatch.setattr(autoattach, "_trained", {})
-        monkeypatch.setattr(autoattach, "_slots", [])
+        monkeypatch.setattr(run_dirs, "_trained", {})
+        monkeypatch.setattr(run_dirs, "_slots", [])
 
     for status in (tmp_path, tmp_path / "not there"):
         monkeypatch.setenv("RLPROBE_STATUS", str(status))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import signal
 from pathlib import Path
 
 import pytest
 
+from rlprobe import environment
 from rlprobe.integrations import autoattach
 from rlprobe.launcher.command import (
     Ending,
@@ -17,7 +19,6 @@ from rlprobe.launcher.command import (
     explain,
 )
 from rlprobe.launcher.output import Lines, OutputRows
-from rlprobe.recorder.launch import LAUNCH_VARIABLE, STATUS_VARIABLE
 
 
 @pytest.mark.parametrize(
@@ -35,9 +36,9 @@ def test_names_of_commands(command: list[str], name: str) -> None:
 
 
 def test_all_sides_agree_on_the_names() -> None:
-    assert (autoattach.LAUNCH, autoattach.STATUS) == (LAUNCH_VARIABLE, STATUS_VARIABLE)
     source = (autoattach.FOLDER / "sitecustomize.py").read_text(encoding="utf-8")
-    assert {f'"{name}"' in source for name in (autoattach.RUN, autoattach.STATUS)} == {True}
+    spelt = set(re.findall(r'"(RLPROBE_\w+)"', source))
+    assert spelt == {environment.RUN, environment.STATUS}
 
 
 def test_the_startup_file_is_valid_for_old_pythons() -> None:

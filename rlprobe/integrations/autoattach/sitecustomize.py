@@ -67,24 +67,38 @@ def _start() -> None:
     """Look whether rlprobe is here, and wait for the Trainer."""
     if "RLPROBE_RUN" not in os.environ:
         return
-    version = _rlprobe_version()
-    if version is None:
-        _write({"rlprobe": None, "error": _reason()})
-        return
-    _write({"rlprobe": version, "error": None})
-    sys.meta_path.insert(0, _TrainerHook())
-
-
-def _rlprobe_version() -> "str | None":
-    """The version of the rlprobe that this Python would import, without importing it."""
     if sys.version_info < _OLDEST:
-        return None
+        _fail("Python {}.{} is older than 3.11".format(*sys.version_info[:2]))
+        return
     from importlib.util import find_spec
 
-    spec = find_spec("rlprobe")
+    spec = find_spec("rlprobe")  # looks where it is, and does not import it
     if spec is None or not spec.origin:
+        _fail("rlprobe is not installed in this environment", missing="yes")
+    elif _foreign(spec.origin):
+        _fail("another program called rlprobe", foreign=_foreign(spec.origin))
+    else:
+        _write({"rlprobe": _version(spec.origin), "error": None})
+        sys.meta_path.insert(0, _TrainerHook())
+
+
+def _foreign(origin: "str | None") -> "str | None":
+    """The place of a program that is called rlprobe and is not this one; None if it is this one.
+
+    Not by the path: the command may run in an environment with a copy of its own.
+    """
+    if not origin:
         return None
-    path = os.path.join(os.path.dirname(spec.origin), "_version.py")  # noqa: PTH118, PTH120
+    package = os.path.dirname(origin)  # noqa: PTH120
+    ours = os.path.join(package, "integrations", "autoattach", "sitecustomize.py")  # noqa: PTH118
+    if os.path.isfile(ours):  # noqa: PTH113
+        return None
+    return package if origin.endswith("__init__.py") else origin
+
+
+def _version(origin: str) -> str:
+    """The version of the rlprobe that is there."""
+    path = os.path.join(os.path.dirname(origin), "_version.py")  # noqa: PTH118, PTH120
     with open(path, encoding="utf-8") as file:  # noqa: PTH123
         for line in file:
             if line.startswith("__version__"):
@@ -92,14 +106,15 @@ def _rlprobe_version() -> "str | None":
     return "?"
 
 
-def _reason() -> str:
-    if sys.version_info < _OLDEST:
-        return "Python {}.{} is older than 3.11".format(*sys.version_info[:2])
-    return "rlprobe is not installed in this environment"
-
-
 def _report(error: Exception) -> None:
-    _write({"rlprobe": None, "error": f"{type(error).__name__}: {error}"})
+    # Beside the script, or put into sys.path later, there may be another rlprobe than at the start.
+    origin = getattr(sys.modules.get("rlprobe"), "__file__", None)
+    _fail(f"{type(error).__name__}: {error}", foreign=_foreign(origin))
+
+
+def _fail(reason: str, **more: "str | None") -> None:
+    """Say that this process is not recorded from the inside, and why."""
+    _write(dict(more, rlprobe=None, error=reason))
 
 
 def _write(content: "dict[str, str | None]") -> None:

@@ -1,0 +1,14 @@
+"""The environment variables that rlprobe reads and sets.
+
+`integrations/autoattach/sitecustomize.py`, which runs where no rlprobe may be, spells its own.
+"""
+
+from __future__ import annotations
+
+# Set by `rlprobe record` for the command it runs.
+RUN = "RLPROBE_RUN"  # the run directory
+LAUNCH = "RLPROBE_LAUNCH"  # equal for all processes of one launch
+STATUS = "RLPROBE_STATUS"  # a directory in which the launcher looks for word from its children
+
+# Set by people.
+DEBUG = "RLPROBE_DEBUG"  # anything but empty: errors come with their traceback
