@@ -48,7 +48,7 @@ def _new_detector(detector_id: str, root: Path) -> int:
 
     for path in new_detector(detector_id, root):
         print(f"wrote {path}")
-    print("Next: fill in the page, the rule and the cases; then `make test docs`.")
+    print("Next: fill in the page, the rule and the cases; then `make docs test`.")
     return 0
 
 

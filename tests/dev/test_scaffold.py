@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(tree: Path, *command: str) -> None:
+def run(tree: Path, *command: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", *command],
         cwd=tree,
@@ -40,6 +41,7 @@ def run(tree: Path, *command: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_a_new_detector_passes_the_catalogue_tests(tree: Path) -> None:
@@ -47,6 +49,20 @@ def test_a_new_detector_passes_the_catalogue_tests(tree: Path) -> None:
     assert code == tree / "detectors" / "reward_plateau.py"
     assert cases == tree / "tests" / "detectors" / "reward_plateau.toml"
     run(tree, "pytest", "-q", "-p", "no:cacheprovider", "tests/detectors")
+
+
+def test_the_next_step_that_is_printed_succeeds(tree: Path) -> None:
+    targets = {
+        "docs": ["rlprobe.dev", "docs"],
+        "test": ["pytest", "-q", "-p", "no:cacheprovider", "tests/test_docs.py", "-k", "fresh"],
+    }
+    shutil.copy(ROOT / "tests" / "test_docs.py", tree / "tests")
+    (tree / "docs").mkdir()
+    run(tree, *targets["docs"])
+    printed = run(tree, "rlprobe.dev", "new-detector", "REWARD_PLATEAU")
+    (words,) = re.findall(r"`make ([a-z ]+)`", printed)
+    for target in words.split():
+        run(tree, *targets[target])
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ruff") is None, reason="ruff is not installed")
