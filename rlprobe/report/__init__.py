@@ -7,5 +7,6 @@ markdown   a comment on a pull request
 verdict    the word of `rlprobe gate`, above the reports
 step_text, step_json   `rlprobe show`
 pages      `rlprobe explain`; listing: tables for `ls` and `query`
+calibration_text   what `rlprobe calibrate` learnt, as text and as TOML
 lines, numbers, sparkline, escape   what they are made of
 """

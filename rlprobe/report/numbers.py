@@ -1,4 +1,4 @@
-"""Numbers as people read them: 1,428; 142.6; 7.6e-09; x168; +0.81; 3.2 h."""
+"""Numbers as people read them: 1,428; 142.6; 7.6e-09; x168; +0.81."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 _LARGE = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
-_TIMES = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
 def count(value: int) -> str:
@@ -93,14 +92,6 @@ def size(value: int) -> str:
         if value >= limit:
             return f"{value / limit:.1f} {unit}"
     return f"{value} B"
-
-
-def duration(seconds: float) -> str:
-    """A length of time: `45 s`, `3.2 h`."""
-    for limit, unit in _TIMES:
-        if seconds >= 2 * limit:
-            return f"{seconds / limit:.1f} {unit}"
-    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def moment(seconds: float) -> str:

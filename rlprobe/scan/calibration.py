@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rlprobe import catalog
 from rlprobe.config import Config
@@ -125,11 +125,3 @@ def _alarm(detector: Detector, context: Context) -> bool:
     except Inconclusive:
         return False
     return False
-
-
-def merged(config: Config, learnt: Sequence[Learnt]) -> Config:
-    """The configuration with what was learnt."""
-    knobs = {name: dict(values) for name, values in config.knobs.items()}
-    for item in learnt:
-        knobs[item.detector] = {**knobs.get(item.detector, {}), **item.knobs}
-    return replace(config, knobs={name: values for name, values in knobs.items() if values})

@@ -1,11 +1,17 @@
 """What is on disk, and how it is read back. Nothing outside this room opens Parquet.
 
-files     atomic, durable file operations
-layout    names: where everything lies in a run directory
-shards    Parquet shards: written, listed, merged
-manifest  run.json and the attempts
-frame     rows of a table as columns, loaded on demand
-run       the Run interface; a recording behind it
-table     the same interface over columns in memory (foreign logs)
-sql       the tables as DuckDB views
+files       atomic, durable file operations
+layout      names: where everything lies in a run directory
+shards      Parquet shards: written, listed, merged
+compaction  the shards of finished writers, merged
+manifest    run.json and the attempts
+arrow       Arrow arrays from and to NumPy and lists
+frame       rows of a table as columns, loaded on demand
+run         the Run interface
+recording   a recording behind it
+table       columns in memory behind it (foreign logs)
+from_run    any run -> a recording
+sql         the tables as DuckDB views
+
+foreign_parquet   Parquet files that rlprobe did not write, bounded
 """

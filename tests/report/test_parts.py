@@ -45,7 +45,6 @@ def test_other_numbers() -> None:
     assert numbers.ratio(0.03) == "x0.03"
     assert numbers.difference(0.812) == "+0.812"
     assert numbers.large(4.1e9) == "4.1 B"
-    assert numbers.duration(11_520) == "3.2 h"
     assert numbers.size(13_002_342) == "12.4 MiB"
     assert numbers.confidence(0.999) == "0.99"
     assert numbers.moment(float("nan")) == "?"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from rlprobe import catalog
 from rlprobe.config import Config
 from rlprobe.report import calibration_text
-from rlprobe.scan.calibration import _changes, calibrate, merged
+from rlprobe.scan.calibration import _changes, calibrate
 from rlprobe.scan.engine import scan
 from rlprobe.store.frame import frame_of
 from rlprobe.store.run import RunInfo
@@ -39,7 +40,7 @@ def test_the_smallest_change_that_is_quiet() -> None:
     assert learnt.knobs
     assert learnt.after == 0
     assert learnt.expected <= 1
-    config = merged(SELECT, [learnt])
+    config = replace(SELECT, knobs={learnt.detector: dict(learnt.knobs)})
     assert all(scan(run, config).verdict in {"pass", "not_judged"} for run in runs)
 
 
