@@ -21,14 +21,14 @@ def opened(logs: Sequence[str], directory: Path) -> list[tuple[Run, Path]]:
         InputError: a log cannot be read.
         UsageError: several logs are given, and one of them holds several runs.
     """
-    found = [open_runs(log) for log in logs]
-    for log, runs in zip(logs, found, strict=True):
+    by_log = [open_runs(log) for log in logs]
+    for log, runs in zip(logs, by_log, strict=True):
         if len(logs) > 1 and len(runs) > 1:
             raise UsageError(
                 f"Couldn't join '{log}' with other logs: it holds {len(runs)} runs",
                 hint="Import it by itself.",
             )
-    runs = found[0] if len(logs) == 1 else [joined([part for (part,) in found])]
+    runs = by_log[0] if len(logs) == 1 else [joined([part for (part,) in by_log])]
     if len(runs) == 1:
         return [(runs[0], directory)]
     names = _names(runs)

@@ -40,14 +40,14 @@ def test_verbs_are_the_modules_that_define_one() -> None:
 
 def test_the_list_of_verbs_cuts_no_summary() -> None:
     lines = shown("--help").splitlines()
-    told = dict(line.split(None, 1) for line in lines[lines.index("Commands:") + 1 :])
-    assert list(told) == list(cli.VERBS)
+    summaries = dict(line.split(None, 1) for line in lines[lines.index("Commands:") + 1 :])
+    assert list(summaries) == list(cli.VERBS)
     for verb, module in cli.VERBS.items():
         tree = ast.parse((FOLDER / f"{module}.py").read_text(encoding="utf-8"))
         (function,) = [node for node in tree.body if getattr(node, "name", "") == module]
         assert isinstance(function, ast.FunctionDef)
         summary = (ast.get_docstring(function) or "").splitlines()[0]
-        assert told[verb] == summary
+        assert summaries[verb] == summary
 
 
 def test_the_version_says_which_program_it_is() -> None:

@@ -41,6 +41,17 @@ def test_all_sides_agree_on_the_names() -> None:
     assert spelt == {environment.RUN, environment.STATUS}
 
 
+def test_variables_are_named_in_one_place() -> None:
+    ours = Path(environment.__file__).parent
+    strangers = [
+        path.name
+        for path in sorted(ours.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and re.fullmatch(r"RLPROBE_\w+", str(node.value))
+    ]
+    assert set(strangers) == {"environment.py", "sitecustomize.py"}
+
+
 def test_the_startup_file_is_valid_for_old_pythons() -> None:
     source = (autoattach.FOLDER / "sitecustomize.py").read_text(encoding="utf-8")
     tree = ast.parse(source, feature_version=(3, 7))
