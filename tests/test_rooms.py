@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from rlprobe.cli import VERBS
+from rlprobe.importers.formats import formats
 
 ROOT = Path(__file__).parents[1]
 ROOMS = sorted(path.parent for path in (ROOT / "rlprobe").rglob("__init__.py"))
 LIVE = ("rlprobe", "detectors", "benchmarks", "examples")
 LISTED = re.compile(r"^(\w+(?:, \w+)*) {2,}\S", re.MULTILINE)
-# Found by name: verbs by the command line, reporters by the format's name.
+# Found by name: verbs by the command line, reporters and importers by the format's name.
 CALLED_BY_NAME = {*((f"rlprobe.cli.{module}", module) for module in VERBS.values())}
 CALLED_BY_NAME |= {(f"rlprobe.report.{name}", "reporter") for name in ("text", "json", "markdown")}
+CALLED_BY_NAME |= {(type(item).__module__, type(item).__name__) for item in formats()}
 
 
 def name_of(path: Path) -> str:

@@ -4,7 +4,9 @@ Wings: console, documents, tensorboard, trackers, trainers. What they share lies
 
 importer, formats  what an importer is; every importer there is, in order
 source             a file to be read, bounded, decompressed and decoded
-numbers, steps     numbers as frameworks spell them; which key is the step
+byte_stream, wire  a file as a stream of bytes; fields of protocol buffers
+numbers            numbers as frameworks spell them
+steps, step_axis   which key is the step; which of a row's numbers it is
 rows, points       rows of {key: value}, or points of one metric each -> columns of numbers
 attempts, assemble relaunches in one log; what was read -> one run, under canonical names
 directory, folders files and folders of a directory, and the run that each is of

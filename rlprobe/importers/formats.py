@@ -9,9 +9,9 @@ import functools
 import pkgutil
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
-from rlprobe import importers
 from rlprobe.importers.importer import Importer
 
 
@@ -28,7 +28,7 @@ def named(name: str) -> Importer | None:
 
 
 def _modules() -> Iterator[ModuleType]:
-    for wing in pkgutil.iter_modules(importers.__path__, f"{importers.__name__}."):
+    for wing in pkgutil.iter_modules([str(Path(__file__).parent)], f"{__package__}."):
         if wing.ispkg:
             place = import_module(wing.name)
             for module in pkgutil.iter_modules(place.__path__, f"{wing.name}."):
