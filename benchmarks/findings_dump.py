@@ -29,7 +29,7 @@ from rlprobe.testing import load_cases, run_of
 
 FOLDER = Path("tests/detectors").absolute()
 WORKERS = 2
-REPEATED = ("excerpt", "statement")
+REPEATED = ("excerpt", "onset_logged", "statement")
 SHOWN_LINES = 12  # of a difference
 
 

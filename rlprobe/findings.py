@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from rlprobe.values import Attempt, Problem
+from rlprobe.values import Attempt, FloatArray, IntArray, Problem
 
 State = Literal["ongoing", "recovered", "ended_run"]
 CoverageState = Literal["fired", "clean", "not_checked", "inconclusive", "failed"]
@@ -55,6 +55,34 @@ class Evidence:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Excerpt:
+    """The picture of a finding: one metric around the onset, at most a few hundred values.
+
+    A long view is squeezed: each value then stands for the rows from its own up to the next one's,
+    and is theirs that is farthest from `before`, or not finite.
+
+    Attributes:
+        metric: canonical metric name.
+        steps, values: shape (n,); NaN and Inf are values that were measured.
+        onset: index of the first value of the episode.
+        rows: shape (n,); the logged row of each value, counted from the first; a squeezed view
+            leaves some out.
+        before: median of the finite values before the onset; the value at the onset if there are
+            none.
+    """
+
+    metric: str
+    steps: IntArray
+    values: FloatArray
+    onset: int
+    rows: IntArray
+    before: float
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One episode of one pathology.
@@ -69,6 +97,9 @@ class Finding:
         samples: `sample_id`s of rollouts worth reading.
         caused_by: `key` of the finding this one follows from; set by the incident builder.
         statement: the summary without the step it begins at, for a story that gives it already.
+        excerpt: the first metric that was logged, around the onset; None if none was, or not from
+            there on. Set by the engine, and no part of what makes two findings equal.
+        onset_logged: whether `first_bad_step` is a step of the run's log; set by the engine.
     """
 
     detector: str
@@ -86,6 +117,8 @@ class Finding:
     samples: tuple[str, ...] = ()
     caused_by: str | None = None
     statement: str = ""
+    excerpt: Excerpt | None = field(default=None, compare=False, repr=False)
+    onset_logged: bool = field(default=False, compare=False)
 
     @property
     def key(self) -> str:

@@ -39,5 +39,5 @@ def gate(
     scans = scan_all(wanted, settings)
     judged = judge(scans.reports, policy, settings.waivers)
     if scans.reports:
-        emit(write(judged, scans.reports, scans.runs), output)
+        emit(write(judged, scans.reports), output)
     return scans.exit_code(judged.exit_code)

@@ -36,5 +36,5 @@ def scan(
     writer = reporter(format_, shape)
     scans = scan_all(wanted, configuration(config, select, ignore, detectors))
     if scans.reports:
-        emit(writer.render(scans.reports, scans.runs), output)
+        emit(writer.render(scans.reports), output)
     return scans.exit_code(gate.judge(scans.reports, policy).exit_code)

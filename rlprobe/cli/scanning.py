@@ -23,7 +23,6 @@ class Scans:
     """What could be scanned, and whether some path could not be read."""
 
     reports: list[ScanReport] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
     unreadable: bool = False
 
     def exit_code(self, judged: int) -> int:
@@ -79,7 +78,6 @@ def scan_all(places: Sequence[str], config: Config) -> Scans:
 def _scan_into(done: Scans, run: Run, config: Config) -> None:
     try:
         done.reports.append(scan(run, config))
-        done.runs.append(run)
     except InputError as error:
         _pass_over(error, done)
 

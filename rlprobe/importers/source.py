@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
+from rlprobe._lazy import cached_property
 from rlprobe.errors import InputError
-from rlprobe.lazy import cached_property
 
 HEAD_BYTES = 65_536
 LONGEST_LINE = 8 * 1024 * 1024

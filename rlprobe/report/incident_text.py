@@ -11,24 +11,23 @@ from rlprobe.findings import Finding, Incident, Link, ScanReport, Severity
 from rlprobe.report import escape, numbers
 from rlprobe.report.lines import SEVERITY_STYLES, labelled, plain, wrap
 from rlprobe.report.sparkline import Onset, around
-from rlprobe.scan.context import Context
-from rlprobe.values import Series
+from rlprobe.scan.excerpts import CELLS
 
 _NAME = 28  # columns that a metric name may take
 _CHAIN = 12  # consequences shown before "… and n more"
 
 
-def block(report: ScanReport, incident: Incident, context: Context, width: int) -> list[Text]:
+def block(report: ScanReport, incident: Incident, width: int) -> list[Text]:
     """Everything there is to say about one incident."""
     root = report.finding(incident.root)
     return [
         headline(root, incident.severity),
         *plain(wrap(escape.line(root.summary), width, first="  ", rest="  ")),
-        *_picture(root, context, width),
-        *_consequences(report, incident, context, width),
+        *_picture(root, width),
+        *_consequences(report, incident, width),
         *_restore(incident, root, width),
         *_remedies(root, width),
-        *_look(report, root, context, width),
+        *_look(report, root, width),
     ]
 
 
@@ -46,63 +45,50 @@ def headline(finding: Finding, severity: Severity) -> Text:
     return line
 
 
-def _picture(finding: Finding, context: Context, width: int) -> list[Text]:
-    series = _main_series(finding, context)
-    if series is None or len(series) < 2:
+def _picture(finding: Finding, width: int) -> list[Text]:
+    excerpt = finding.excerpt
+    if excerpt is None or len(excerpt) < 2:
         return []
-    cells = max(10, min(33, width - 50))
-    onset = around(series, finding.first_bad_step, finding.last_bad_step, cells)
-    return [] if onset is None else _drawn(series.name, onset, finding.first_bad_step)
+    cells = max(CELLS[0], min(CELLS[-1], width - 50))
+    onset = around(excerpt, finding.last_bad_step, cells)
+    return _drawn(excerpt.metric, onset, finding.first_bad_step)
 
 
 def _drawn(metric: str, onset: Onset, first_bad: int) -> list[Text]:
-    left = f"  {escape.name(metric, _NAME)}   {numbers.number(onset.before)} "
+    head = f"  {escape.name(metric, _NAME)}   {numbers.number(onset.before)} "
     span = f"{numbers.count(onset.first_step)} … {numbers.count(onset.last_step)}"
-    line = Text(f"{left}{onset.line} {numbers.number(onset.worst)}   {span}")
-    line.stylize("cyan", len(left), len(left) + len(onset.line))
-    line.stylize("red", len(left) + onset.caret, len(left) + len(onset.line))
-    return [Text(), line, Text(f"{'':{len(left) + onset.caret}}^ {numbers.count(first_bad)}")]
+    line = Text(f"{head}{onset.line} {numbers.number(onset.worst)}   {span}")
+    line.stylize("cyan", len(head), len(head) + len(onset.line))
+    line.stylize("red", len(head) + onset.caret, len(head) + len(onset.line))
+    return [Text(), line, Text(f"{'':{len(head) + onset.caret}}^ {numbers.count(first_bad)}")]
 
 
-def _main_series(finding: Finding, context: Context) -> Series | None:
-    ranks = context.run.ranks
-    for metric in (*finding.metrics, *(item.metric for item in finding.evidence)):
-        if finding.ranks and metric in ranks.names:
-            return ranks.series(metric, ranks.rank == finding.ranks[0])
-        series = context.series(metric)
-        if series is not None:
-            return series
-    return None
-
-
-def _consequences(
-    report: ScanReport, incident: Incident, context: Context, width: int
-) -> list[Text]:
+def _consequences(report: ScanReport, incident: Incident, width: int) -> list[Text]:
     links = [link for link in incident.chain if link.key != incident.root]
     lines: list[Text] = []
     for index, link in enumerate(links[:_CHAIN]):
         label = "then" if index == 0 else ""
-        lines.append(_consequence(link, report.finding(link.key), context, label, width))
+        lines.append(_consequence(link, report.finding(link.key), label, width))
     if len(links) > _CHAIN:
         lines.append(Text(f"{'':12}… and {len(links) - _CHAIN} more"))
     return lines
 
 
-def _consequence(link: Link, finding: Finding, context: Context, label: str, width: int) -> Text:
+def _consequence(link: Link, finding: Finding, label: str, width: int) -> Text:
     lead = f"{link.lead:+,}"
     prefix = f"  {label:<10}{lead:<6} {escape.name(link.detector, 22):<22} "
-    return Text(prefix + escape.start(_in_short(finding, context), max(16, width - len(prefix))))
+    return Text(prefix + escape.start(_in_short(finding), max(16, width - len(prefix))))
 
 
-def _in_short(finding: Finding, context: Context) -> str:
-    """`kl_mean 0.08 -> 1.84` where the run has the series, else the start of the summary."""
-    series = _main_series(finding, context)
-    if series is None:
+def _in_short(finding: Finding) -> str:
+    """`kl_mean 0.08 -> 1.84` where the finding has a picture, else the start of the summary."""
+    excerpt = finding.excerpt
+    if excerpt is None:
         return finding.summary
-    onset = around(series, finding.first_bad_step, finding.last_bad_step)
-    if onset is None or numbers.number(onset.before) == numbers.number(onset.worst):
+    onset = around(excerpt, finding.last_bad_step)
+    if numbers.number(onset.before) == numbers.number(onset.worst):
         return finding.summary
-    return f"{escape.name(series.name, _NAME)} {numbers.change(onset.before, onset.worst)}"
+    return f"{escape.name(excerpt.metric, _NAME)} {numbers.change(onset.before, onset.worst)}"
 
 
 def _restore(incident: Incident, root: Finding, width: int) -> list[Text]:
@@ -142,8 +128,8 @@ def _remedies(root: Finding, width: int) -> list[Text]:
     return lines
 
 
-def _look(report: ScanReport, root: Finding, context: Context, width: int) -> list[Text]:
-    if root.first_bad_step not in context.steps:
+def _look(report: ScanReport, root: Finding, width: int) -> list[Text]:
+    if not root.onset_logged:
         return []
     command = f"rlprobe show {shlex.quote(report.path)} --step {root.first_bad_step}"
     return labelled("look", escape.line(command), max(width, 200))

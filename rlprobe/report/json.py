@@ -17,7 +17,6 @@ from rlprobe._version import __version__
 from rlprobe.findings import Evidence, Finding, Incident, Restore, RunSummary, ScanReport
 from rlprobe.report import numbers
 from rlprobe.report.reporter import Layout
-from rlprobe.store.run import Run
 from rlprobe.values import Attempt
 
 
@@ -32,7 +31,7 @@ class JsonReporter:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
 
-    def render(self, reports: Sequence[ScanReport], runs: Sequence[Run]) -> str:
+    def render(self, reports: Sequence[ScanReport]) -> str:
         """The document; a single report stands at the top level."""
         documents = [document(report) for report in reports]
         if len(documents) == 1 and not self.layout.several:

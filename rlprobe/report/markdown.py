@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from rlprobe.findings import Incident, ScanReport, Severity
 from rlprobe.report import escape, numbers
 from rlprobe.report.reporter import Layout
-from rlprobe.store.run import Run
 
 _WORDS = {
     "pass": "✅ pass",
@@ -30,7 +29,7 @@ class MarkdownReporter:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
 
-    def render(self, reports: Sequence[ScanReport], runs: Sequence[Run]) -> str:
+    def render(self, reports: Sequence[ScanReport]) -> str:
         """One section per report."""
         return "\n".join(_section(report, quiet=self.layout.quiet) for report in reports)
 

@@ -11,7 +11,6 @@ from rlprobe.errors import UsageError
 
 if TYPE_CHECKING:  # the command line reads this file before it knows whether it needs numpy
     from rlprobe.findings import ScanReport
-    from rlprobe.store.run import Run
 
 FORMATS = ("text", "json", "markdown")  # each is a module of this package with `reporter(layout)`
 
@@ -41,8 +40,8 @@ class Layout:
 class Reporter(Protocol):
     """Turns reports into one document."""
 
-    def render(self, reports: Sequence[ScanReport], runs: Sequence[Run]) -> str:
-        """The document; `runs` are what the reports are about, in the same order."""
+    def render(self, reports: Sequence[ScanReport]) -> str:
+        """The document. Everything it says is in the reports: no run is read again."""
         ...
 
 
@@ -53,8 +52,8 @@ def reporter(name: str, layout: Layout) -> Reporter:
         UsageError: there is no such format.
     """
     one_of(name, FORMATS)
-    made: Reporter = import_module(f"rlprobe.report.{name}").reporter(layout)
-    return made
+    chosen: Reporter = import_module(f"rlprobe.report.{name}").reporter(layout)
+    return chosen
 
 
 def one_of(name: str, known: Sequence[str]) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+
+import numpy as np
 
 from rlprobe import schema
-
-if TYPE_CHECKING:
-    from rlprobe.values import Series
+from rlprobe.findings import Excerpt
+from rlprobe.scan.excerpts import CELLS, edges, farthest, in_view, median
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 NON_FINITE = "!"
@@ -42,7 +43,8 @@ class Onset:
     """The stretch of a series around the onset of an episode, ready to draw.
 
     Attributes:
-        before: median of the values before the onset in view; the first value if there is none.
+        before: median of the values before the onset in view; the value at the onset if there are
+            none.
         worst: the value of the episode farthest from `before`; a non-finite one wins.
         caret: index of the character under which the onset lies.
         first_step, last_step: what is in view.
@@ -56,56 +58,28 @@ class Onset:
     last_step: int
 
 
-def around(series: Series, first_bad: int, last_bad: int, cells: int = 33) -> Onset | None:
-    """The series around an onset in at most `cells` characters; None if it has no values there.
+def around(excerpt: Excerpt, last_bad: int, cells: int = CELLS[-1]) -> Onset:
+    """An excerpt in at most `cells` characters, `cells` being one of `CELLS`.
 
     Short episodes are drawn value by value. Long ones are squeezed: each character then shows the
     value of its stretch farthest from the level before the onset, so that a spike survives.
     """
-    steps, values = series.steps.tolist(), series.values.tolist()
-    onset = next((i for i, step in enumerate(steps) if step >= first_bad), None)
-    if onset is None:
-        return None
-    end = max(onset, sum(step <= last_bad for step in steps) - 1)
-    start, stop = _in_view(onset, end - onset + 1, len(values), cells)
-    before = _median([v for v in values[start:onset] if math.isfinite(v)], values[onset])
-    size = max(1, math.ceil((stop - start) / cells))
-    edges = _edges(start, onset, stop, size)
-    ends = [*edges[1:], stop]
-    buckets = [values[i:j] for i, j in zip(edges, ends, strict=True)]
-    entry = schema.metric(series.name)
-    drawn = [_farthest(bucket, before) for bucket in buckets]
+    values = excerpt.values.tolist()
+    rows = [*excerpt.rows.tolist(), int(excerpt.rows[-1]) + 1]
+    onset, size = excerpt.onset, rows[-1]
+    end = max(onset + 1, int(np.searchsorted(excerpt.steps, last_bad, side="right")))
+    first, last = in_view(rows[onset], rows[end] - rows[onset], size, cells)
+    start, stop = rows.index(first), rows.index(last)
+    before = median(values[start:onset], values[onset]) if start else excerpt.before
+    stretches = edges(first, rows[onset], last, max(1, math.ceil((last - first) / cells)))
+    places = [rows.index(row) for row in (*stretches, last)]
+    entry = schema.metric(excerpt.metric)
+    drawn = [farthest(values[i:j], before) for i, j in pairwise(places)]
     return Onset(
         line=sparkline(drawn, log=entry is not None and entry.scale == "log"),
         before=before,
-        worst=_farthest(values[onset : end + 1], before),
-        caret=edges.index(onset),
-        first_step=steps[start],
-        last_step=steps[stop - 1],
+        worst=farthest(values[onset:end], before),
+        caret=stretches.index(rows[onset]),
+        first_step=int(excerpt.steps[start]),
+        last_step=int(excerpt.steps[stop - 1]),
     )
-
-
-def _in_view(onset: int, length: int, size: int, cells: int) -> tuple[int, int]:
-    """Short episodes fill the cells with their surroundings; long ones get as much before them."""
-    after = length + length // 4
-    if after + cells // 3 <= cells:
-        start = max(0, onset - min(2 * cells // 3, cells - after))
-        return start, min(size, start + cells)
-    return max(0, onset - length), min(size, onset + after)
-
-
-def _edges(start: int, onset: int, stop: int, size: int) -> list[int]:
-    """Where each character's stretch begins; the onset begins one of its own."""
-    edges = list(range(onset - (onset - start) // size * size, stop, size))
-    return edges if edges[0] == start else [start, *edges]
-
-
-def _median(values: list[float], fallback: float) -> float:
-    return sorted(values)[len(values) // 2] if values else fallback
-
-
-def _farthest(values: list[float], level: float) -> float:
-    wild = [value for value in values if not math.isfinite(value)]
-    if wild:
-        return wild[0]
-    return max(values, key=lambda value: abs(value - level)) if math.isfinite(level) else values[-1]

@@ -11,8 +11,6 @@ from rlprobe.findings import Coverage, Incident, RunSummary, ScanReport, Severit
 from rlprobe.report import escape, incident_text, numbers
 from rlprobe.report.lines import SEVERITY_STYLES, VERDICT_STYLES, flow, paint, plain, wrap
 from rlprobe.report.reporter import Layout
-from rlprobe.scan.context import Context
-from rlprobe.store.run import Run
 
 _WORDS = {"pass": "PASS", "warn": "WARN", "fail": "FAIL", "not_judged": "NOT JUDGED"}
 _FULL = 8  # incidents told in full; the rest get one line each
@@ -30,29 +28,29 @@ class TextReporter:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
 
-    def render(self, reports: Sequence[ScanReport], runs: Sequence[Run]) -> str:
+    def render(self, reports: Sequence[ScanReport]) -> str:
         """One screen per report, an empty line between them."""
-        screens = [self._screen(*pair) for pair in zip(reports, runs, strict=True)]
+        screens = [self._screen(report) for report in reports]
         gap = "" if self.layout.quiet else "\n"
         return gap.join(paint(screen, self.layout) for screen in screens)
 
-    def _screen(self, report: ScanReport, run: Run) -> list[Text]:
+    def _screen(self, report: ScanReport) -> list[Text]:
         width = self.layout.columns
         if self.layout.quiet:
             return [_verdict(report).append(f"   {escape.name(report.path, 60)}")]
-        told = [incident for incident in report.incidents if incident.severity > Severity.INFO]
-        lines = [*_header(report, width), *_open(told), *_wrapped(_verdict(report), width)]
-        context = Context(run)
-        for incident in told[:_FULL]:
-            lines += [Text(), *incident_text.block(report, incident, context, width)]
-        lines += _rest(report, told[_FULL:])
+        harmful = _harmful(report)
+        gap = [Text()] if harmful else []
+        lines = [*_header(report, width), *gap, *_wrapped(_verdict(report), width)]
+        for incident in harmful[:_FULL]:
+            lines += [Text(), *incident_text.block(report, incident, width)]
+        lines += _rest(report, harmful[_FULL:])
         lines += _infos(report, width)
-        lines += [Text()] if told else []
-        return [*lines, *_coverage(report, width), *_remarks(report, width)]
+        return [*lines, *gap, *_coverage(report, width), *_remarks(report, width)]
 
 
-def _open(told: Sequence[Incident]) -> list[Text]:
-    return [Text()] if told else []
+def _harmful(report: ScanReport) -> list[Incident]:
+    """The incidents that get a block or a headline; those worth knowing get a line."""
+    return [incident for incident in report.incidents if incident.severity > Severity.INFO]
 
 
 def _header(report: ScanReport, width: int) -> list[Text]:
@@ -98,12 +96,12 @@ def _verdict(report: ScanReport) -> Text:
 
 
 def _because(report: ScanReport) -> str:
-    told = [incident for incident in report.incidents if incident.severity > Severity.INFO]
     if report.verdict == "not_judged":
         return _why_not(report)
-    if told:
-        ended = ", ended the run" if any(incident.ended_run for incident in told) else ""
-        return numbers.plural(len(told), "incident") + ended
+    harmful = _harmful(report)
+    if harmful:
+        ended = ", ended the run" if any(incident.ended_run for incident in harmful) else ""
+        return numbers.plural(len(harmful), "incident") + ended
     checks = sum(item.state in {"clean", "fired"} for item in report.coverage)
     return f"nothing found in {numbers.plural(checks, 'check')}"
 
@@ -148,11 +146,7 @@ def _infos(report: ScanReport, width: int) -> list[Text]:
         line = Text(first)
         line.stylize(SEVERITY_STYLES["info"], 0, 4)
         lines += [line, *plain(rest)]
-    return [Text(), *lines] if lines and lines[0] and _has_told(report) else lines
-
-
-def _has_told(report: ScanReport) -> bool:
-    return any(incident.severity > Severity.INFO for incident in report.incidents)
+    return [Text(), *lines] if lines and _harmful(report) else lines
 
 
 def _coverage(report: ScanReport, width: int) -> list[Text]:

@@ -15,9 +15,8 @@ from rlprobe.report.lines import VERDICT_STYLES, paint, plain, wrap
 from rlprobe.report.markdown import MarkdownReporter
 from rlprobe.report.reporter import Layout, reporter
 from rlprobe.report.text import TextReporter
-from rlprobe.store.run import Run
 
-Write = Callable[[GateVerdict, Sequence[ScanReport], Sequence[Run]], str]
+Write = Callable[[GateVerdict, Sequence[ScanReport]], str]
 
 _WORDS = {"pass": "GATE PASS", "fail": "GATE FAIL", "not_judged": "GATE NOT JUDGED"}
 
@@ -29,25 +28,23 @@ def writer(name: str, layout: Layout) -> Write:
         UsageError: there is no such format.
     """
     writers: dict[str, Write] = {
-        "text": lambda judged, reports, runs: _text(judged, reports, runs, layout),
-        "json": lambda judged, reports, _: _json(judged, reports),
-        "markdown": lambda judged, reports, runs: _markdown(judged, reports, runs, layout),
+        "text": lambda judged, reports: _text(judged, reports, layout),
+        "json": _json,
+        "markdown": lambda judged, reports: _markdown(judged, reports, layout),
     }
     if name in writers:
         return writers[name]
     other = reporter(name, layout)
-    return lambda _, reports, runs: other.render(reports, runs)
+    return lambda _, reports: other.render(reports)
 
 
-def _text(
-    judged: GateVerdict, reports: Sequence[ScanReport], runs: Sequence[Run], layout: Layout
-) -> str:
+def _text(judged: GateVerdict, reports: Sequence[ScanReport], layout: Layout) -> str:
     lines = [Text(_WORDS[judged.verdict], style=VERDICT_STYLES[judged.verdict])]
     for reason in _reasons(judged):
         said = wrap(escape.line(reason), layout.columns, first="  ", rest="    ")
         lines += plain(said)
     word = paint(lines, layout)
-    return word if layout.quiet else f"{TextReporter(layout).render(reports, runs)}\n{word}"
+    return word if layout.quiet else f"{TextReporter(layout).render(reports)}\n{word}"
 
 
 def _reasons(judged: GateVerdict) -> list[str]:
@@ -71,9 +68,7 @@ def _json(judged: GateVerdict, reports: Sequence[ScanReport]) -> str:
     )
 
 
-def _markdown(
-    judged: GateVerdict, reports: Sequence[ScanReport], runs: Sequence[Run], layout: Layout
-) -> str:
+def _markdown(judged: GateVerdict, reports: Sequence[ScanReport], layout: Layout) -> str:
     reasons = "".join(f"- {escape.markdown(reason)}\n" for reason in _reasons(judged))
     word = f"## {_WORDS[judged.verdict].capitalize()}\n\n{reasons}\n"
-    return word if layout.quiet else word + MarkdownReporter(layout).render(reports, runs)
+    return word if layout.quiet else word + MarkdownReporter(layout).render(reports)

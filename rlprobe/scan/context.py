@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlprobe.lazy import cached_property
+from rlprobe._lazy import cached_property
 from rlprobe.store.frame import takeovers
 from rlprobe.store.run import Run
 from rlprobe.values import Attempt, BoolArray, Event, Rollout, Series
@@ -93,14 +93,14 @@ class Context:
         """One metric of the run's line, or None if it was never logged."""
         if metric in self._kept:
             return self._kept[metric]
-        found = self.run.steps.series(metric, self._rows)
-        size = 0 if found is None else len(found)
+        series = self.run.steps.series(metric, self._rows)
+        size = 0 if series is None else len(series)
         if self._kept_values + size > self._KEPT_VALUES:
             self._kept.clear()
             self._kept_values = 0
-        self._kept[metric] = found
+        self._kept[metric] = series
         self._kept_values += size
-        return found
+        return series
 
     def rank_series(self, metric: str) -> Mapping[int, Series]:
         """One metric of each rank that reported it."""

@@ -19,6 +19,7 @@ from rlprobe.findings import (
     Verdict,
 )
 from rlprobe.scan.context import Context
+from rlprobe.scan.excerpts import with_excerpts
 from rlprobe.scan.incidents import build_incidents
 from rlprobe.store.run import Run
 
@@ -53,7 +54,7 @@ def scan(run: Run, config: Config | None = None) -> ScanReport:
         path=run.info.path,
         run=_summary(run, context),
         verdict=_verdict(findings, results.coverage, chosen),
-        findings=findings,
+        findings=with_excerpts(findings, context),
         incidents=incidents,
         coverage=tuple(results.coverage),
         unmapped_metrics=run.info.unmapped,
@@ -74,17 +75,17 @@ def _judge(detector: Detector, context: Context, results: _Results) -> None:
     if missing:
         results.coverage.append(Coverage(detector.id, "not_checked", missing))
         return
-    found: list[Finding] = []
+    findings: list[Finding] = []
     state: CoverageState = "clean"
     reason = ""
     try:
-        found.extend(detector.scan(context))
+        findings.extend(detector.scan(context))
     except Inconclusive as word:
         state, reason = "inconclusive", str(word)
     except Exception as error:
         state, reason = "failed", f"{type(error).__name__}: {error}"
-    results.findings.extend({finding.key: finding for finding in reversed(found)}.values())
-    if found and state != "failed":
+    results.findings.extend({finding.key: finding for finding in reversed(findings)}.values())
+    if findings and state != "failed":
         state = "fired"
     results.coverage.append(Coverage(detector.id, state, reason))
 

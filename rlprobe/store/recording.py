@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlprobe import schema
+from rlprobe._lazy import cached_property
 from rlprobe.errors import InputError
-from rlprobe.lazy import cached_property
 from rlprobe.store import arrow, layout, manifest, shards
 from rlprobe.store.frame import Frame, empty_frame
 from rlprobe.store.run import RunInfo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlprobe.lazy import cached_property
+from rlprobe._lazy import cached_property
 from rlprobe.store.frame import Frame, empty_frame
 from rlprobe.store.run import RunInfo
 from rlprobe.values import Event, Problem, Rollout

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rlprobe.report import escape, numbers
 from rlprobe.report.sparkline import around, sparkline
+from rlprobe.scan.excerpts import excerpt
 from rlprobe.values import Series
 
 
@@ -75,11 +76,12 @@ def _series(values: list[float]) -> Series:
 @given(st.integers(1, 400), st.integers(0, 400), st.integers(2, 400))
 def test_the_caret_is_under_the_onset(onset: int, length: int, size: int) -> None:
     values = [1.0 if step < onset else 100.0 for step in range(1, size + 1)]
-    drawn = around(_series(values), onset, onset + length)
+    picture = excerpt(_series(values), onset, onset + length)
     if onset > size:
-        assert drawn is None
+        assert picture is None
         return
-    assert drawn is not None
+    assert picture is not None
+    drawn = around(picture, onset + length)
     assert len(drawn.line) <= 34
     if onset > 1:
         assert drawn.line[: drawn.caret] == "▁" * drawn.caret
@@ -90,8 +92,9 @@ def test_the_caret_is_under_the_onset(onset: int, length: int, size: int) -> Non
 def test_a_spike_survives_squeezing() -> None:
     values = [1.0] * 500 + [2.0] * 500
     values[700] = 500.0
-    drawn = around(_series(values), 501, 1000)
-    assert drawn is not None
+    picture = excerpt(_series(values), 501, 1000)
+    assert picture is not None
+    drawn = around(picture, 1000)
     assert "█" in drawn.line
     assert drawn.worst == 500.0
 

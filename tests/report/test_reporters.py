@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from rlprobe.findings import (
     Severity,
 )
 from rlprobe.report.reporter import FORMATS, Layout, reporter
+from rlprobe.scan.context import Context
+from rlprobe.scan.excerpts import with_excerpts
 from rlprobe.store.frame import frame_of
 from rlprobe.store.run import Run, RunInfo
 from rlprobe.store.table import TableRun
@@ -35,12 +37,6 @@ from rlprobe.values import Attempt, Problem
 
 Golden = Callable[[str, str], None]
 ONSET, LAST = 1428, 1440
-
-
-@dataclass(frozen=True)
-class Scanned:
-    report: ScanReport
-    run: Run
 
 
 def _run(path: str, columns: dict[str, list[float]]) -> TableRun:
@@ -73,6 +69,11 @@ def _summary(path: str, rows: int, ranks: int = 64) -> RunSummary:
     return RunSummary(path, "recording", "trl", "grpo", 1, rows, rows, (attempt,), ranks)
 
 
+def _drawn(report: ScanReport, run: Run) -> ScanReport:
+    """The report as the engine hands it over: with what is drawn of the run."""
+    return replace(report, findings=with_excerpts(report.findings, Context(run)))
+
+
 _COVERAGE = (
     Coverage("ADVANTAGE_NOISE", "fired"),
     Coverage("KL_BLOWUP", "fired"),
@@ -85,7 +86,7 @@ _COVERAGE = (
 
 
 @pytest.fixture
-def noisy() -> Scanned:
+def noisy() -> ScanReport:
     """Fails: noise in the advantages, then everything."""
     path = "runs/qwen32b-grpo"
     calm = [0.85 + 0.05 * (step % 3 - 1) for step in range(1, ONSET)]
@@ -138,11 +139,11 @@ def noisy() -> Scanned:
         coverage=_COVERAGE,
         problems=(Problem(f"{path}/steps/x.parquet", "left out: torn"),),
     )
-    return Scanned(report, run)
+    return _drawn(report, run)
 
 
 @pytest.fixture
-def healthy() -> Scanned:
+def healthy() -> ScanReport:
     """Passes, with something worth knowing."""
     path = "runs/gsm8k-7b"
     run = _run(path, {"zero_variance_group_fraction": [0.1] * 1309 + [0.66] * 691})
@@ -163,11 +164,11 @@ def healthy() -> Scanned:
         *_COVERAGE[-3::2],
     )
     report = ScanReport(path, _summary(path, 2000, 8), "pass", (info,), (incident,), coverage)
-    return Scanned(report, run)
+    return _drawn(report, run)
 
 
 @pytest.fixture
-def unjudged() -> Scanned:
+def unjudged() -> ScanReport:
     """Too short for statistics, steps numbered by row."""
     run = _run("train.log", {"loss": [1.0] * 8})
     notes = ("steps not logged: numbered by row",)
@@ -180,11 +181,11 @@ def unjudged() -> Scanned:
     report = ScanReport(
         "train.log", summary, "not_judged", (), (), coverage, unmapped_metrics=("my/odd metric",)
     )
-    return Scanned(report, run)
+    return _drawn(report, run)
 
 
 @pytest.fixture
-def hostile() -> Scanned:
+def hostile() -> ScanReport:
     """Every text that a run supplies tries to act on the terminal."""
     evil = "\x1b]0;owned\x07\x1b[31m[bold]red[/bold]\r\u202egnp.exe\x9b2J\udcff"
     name = evil + "m" * 10_000
@@ -222,21 +223,28 @@ def hostile() -> Scanned:
         unmapped_metrics=(name,),
         problems=(Problem(evil, evil),),
     )
-    return Scanned(report, run)
+    return _drawn(report, run)
 
 
-def render(scanned: Any, name: str = "text", **layout: Any) -> str:
-    return reporter(name, Layout(**layout)).render([scanned.report], [scanned.run])
+def render(report: ScanReport, name: str = "text", **layout: Any) -> str:
+    return reporter(name, Layout(**layout)).render([report])
 
 
 @pytest.mark.parametrize("screen", ["noisy", "healthy", "unjudged"])
 def test_screens(screen: str, request: pytest.FixtureRequest, golden: Golden) -> None:
-    scanned = request.getfixturevalue(screen)
-    golden(f"scan_{screen}.txt", render(scanned))
-    golden(f"scan_{screen}.md", render(scanned, "markdown"))
+    report = request.getfixturevalue(screen)
+    golden(f"scan_{screen}.txt", render(report))
+    golden(f"scan_{screen}.md", render(report, "markdown"))
 
 
-def test_healthy_run_takes_few_lines(healthy: Any) -> None:
+def test_a_report_without_pictures_is_still_a_report(noisy: ScanReport) -> None:
+    bare = replace(noisy, findings=tuple(replace(item, excerpt=None) for item in noisy.findings))
+    text = render(bare)
+    assert "▁" not in text
+    assert noisy.findings[0].summary.split()[0] in text
+
+
+def test_healthy_run_takes_few_lines(healthy: ScanReport) -> None:
     assert len(render(healthy).splitlines()) <= 5
 
 
@@ -249,47 +257,47 @@ def test_every_width(screen: str, width: int, request: pytest.FixtureRequest) ->
     assert not long
 
 
-def test_colour_adds_nothing_but_escape_codes(noisy: Any) -> None:
+def test_colour_adds_nothing_but_escape_codes(noisy: ScanReport) -> None:
     coloured = render(noisy, colour=True)
     assert "\x1b[" in coloured
     bare = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
     assert [line.rstrip() for line in bare.splitlines()] == render(noisy).splitlines()
 
 
-def test_quiet_is_one_line_per_run(noisy: Any) -> None:
+def test_quiet_is_one_line_per_run(noisy: ScanReport) -> None:
     assert render(noisy, quiet=True) == "FAIL   1 incident, ended the run   runs/qwen32b-grpo\n"
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_hostile_text_is_harmless(name: str, hostile: Any) -> None:
+def test_hostile_text_is_harmless(name: str, hostile: ScanReport) -> None:
     text = render(hostile, name)
     dangerous = {c for c in text if unicodedata.category(c) in {"Cc", "Cf", "Cs"}} - {"\n"}
     assert not dangerous
     assert len(text) < 200_000
 
 
-def test_hostile_text_stays_readable(hostile: Any) -> None:
+def test_hostile_text_stays_readable(hostile: ScanReport) -> None:
     text = render(hostile)
     assert r"\x1b[31m[bold]red[/bold]\r" in text
     assert max(len(line) for line in text.splitlines()) < 300
 
 
-def test_markup_is_never_interpreted(hostile: Any) -> None:
+def test_markup_is_never_interpreted(hostile: ScanReport) -> None:
     assert "[bold]" in render(hostile, colour=True)
 
 
-def test_markdown_holds_no_live_markup(hostile: Any) -> None:
+def test_markdown_holds_no_live_markup(hostile: ScanReport) -> None:
     text = render(hostile, "markdown")
     assert "[bold]red" not in text.replace(r"\[", "").replace("`", "\0").split("\0")[0]
 
 
 @pytest.mark.parametrize("screen", ["noisy", "healthy", "unjudged", "hostile"])
 def test_json_follows_the_schema(screen: str, request: pytest.FixtureRequest) -> None:
-    scanned = request.getfixturevalue(screen)
+    report = request.getfixturevalue(screen)
     validator = jsonschema.Draft202012Validator(schema.report_schema())
-    single = json.loads(render(scanned, "json"), parse_constant=_no_constant)
+    single = json.loads(render(report, "json"), parse_constant=_no_constant)
     validator.validate(single)
-    several = json.loads(render(scanned, "json", several=True))
+    several = json.loads(render(report, "json", several=True))
     validator.validate(several)
     assert several == {"format_version": 1, "runs": [single]}
 
@@ -298,14 +306,13 @@ def _no_constant(word: str) -> None:
     raise AssertionError(f"bare {word} in JSON")
 
 
-def test_json_of_several_runs(noisy: Any, healthy: Any) -> None:
-    pair = [noisy.report, healthy.report], [noisy.run, healthy.run]
-    document = json.loads(reporter("json", Layout()).render(*pair))
+def test_json_of_several_runs(noisy: ScanReport, healthy: ScanReport) -> None:
+    document = json.loads(reporter("json", Layout()).render([noisy, healthy]))
     assert [run["verdict"] for run in document["runs"]] == ["fail", "pass"]
     jsonschema.Draft202012Validator(schema.report_schema()).validate(document)
 
 
-def test_json_names_what_it_cannot_hold(noisy: Any) -> None:
+def test_json_names_what_it_cannot_hold(noisy: ScanReport) -> None:
     document = json.loads(render(noisy, "json"))
     crash = document["findings"][2]
     assert crash["evidence"][0]["value"] is None

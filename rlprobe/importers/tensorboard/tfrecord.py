@@ -15,9 +15,9 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
+from rlprobe._lazy import cached_property
 from rlprobe.importers.byte_stream import ByteStream
 from rlprobe.importers.tensorboard import crc32c
-from rlprobe.lazy import cached_property
 from rlprobe.values import BoolArray, IntArray
 
 BLOCK = 16 * 1024 * 1024
