@@ -86,6 +86,14 @@ def test_a_long_episode_stays_small_and_keeps_its_spike() -> None:
     assert picture.before == 1.0
 
 
+@pytest.mark.parametrize("length", range(300, 320))
+def test_what_comes_right_after_a_long_episode_is_not_its_worst(length: int) -> None:
+    picture = excerpt(series([1.0] * 400 + [2.0] * length + [900.0] * 200), 401, 400 + length)
+    assert picture is not None
+    assert len(picture) < 512
+    assert around(picture, 400 + length).worst == 2.0
+
+
 def test_a_picture_holds_on_to_no_column() -> None:
     whole = series([1.0] * 1000)
     picture = excerpt(whole, 500, 501)
