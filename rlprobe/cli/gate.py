@@ -27,7 +27,7 @@ def gate(
     from rlprobe.cli.scanning import configuration, places, scan_all
     from rlprobe.config import parse_fail_on
     from rlprobe.gate import judge
-    from rlprobe.report import verdict
+    from rlprobe.report.reporter import reporter
 
     settings = configuration(config, detectors=detectors)
     policy = settings.gate
@@ -35,9 +35,9 @@ def gate(
         policy = replace(policy, fail_on=parse_fail_on(fail_on))
     wanted = places(paths)
     shape = layout(output, no_color=no_color, several=len(wanted) > 1, quiet=quiet)
-    write = verdict.writer(format_, shape)
+    writer = reporter(format_, shape)
     scans = scan_all(wanted, settings)
     judged = judge(scans.reports, policy, settings.waivers)
     if scans.reports:
-        emit(write(judged, scans.reports), output)
+        emit(writer.render(scans.reports, judged), output)
     return scans.exit_code(judged.exit_code)

@@ -15,6 +15,7 @@ from typing import Any
 from rlprobe import schema
 from rlprobe._version import __version__
 from rlprobe.findings import Evidence, Finding, Incident, Restore, RunSummary, ScanReport
+from rlprobe.gate import GateVerdict
 from rlprobe.report import numbers
 from rlprobe.report.reporter import Layout
 from rlprobe.values import Attempt
@@ -26,17 +27,20 @@ def reporter(layout: Layout) -> JsonReporter:
 
 
 class JsonReporter:
-    """One document: a report, or several under `runs`."""
+    """One document: a report, or several under `runs`, with the gate's word beside them."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
 
-    def render(self, reports: Sequence[ScanReport]) -> str:
-        """The document; a single report stands at the top level."""
+    def render(self, reports: Sequence[ScanReport], judged: GateVerdict | None = None) -> str:
+        """The document; a single report that no gate judged stands at the top level."""
         documents = [document(report) for report in reports]
+        version = {"format_version": schema.REPORT_VERSION}
+        if judged is not None:
+            return dumps({**version, "gate": _gate(judged), "runs": documents})
         if len(documents) == 1 and not self.layout.several:
             return dumps(documents[0])
-        return dumps({"format_version": schema.REPORT_VERSION, "runs": documents})
+        return dumps({**version, "runs": documents})
 
 
 def dumps(content: Any) -> str:
@@ -69,6 +73,16 @@ def _plain_object(content: Mapping[Any, Any]) -> dict[str, Any]:
     for key, value in content.items():
         made |= measured(str(key), value) if isinstance(value, float) else {str(key): plain(value)}
     return made
+
+
+def _gate(judged: GateVerdict) -> dict[str, Any]:
+    return {
+        "verdict": judged.verdict,
+        "exit_code": judged.exit_code,
+        "reasons": list(judged.reasons),
+        "failing": [root.key for root in judged.failing],
+        "waived": [root.key for root in judged.waived],
+    }
 
 
 def document(report: ScanReport) -> dict[str, Any]:

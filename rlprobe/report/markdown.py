@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlprobe.findings import Incident, ScanReport, Severity
-from rlprobe.report import escape, numbers
+from rlprobe.gate import GateVerdict
+from rlprobe.report import escape, numbers, verdict
 from rlprobe.report.reporter import Layout
 
 _WORDS = {
@@ -29,9 +30,17 @@ class MarkdownReporter:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
 
-    def render(self, reports: Sequence[ScanReport]) -> str:
-        """One section per report."""
-        return "\n".join(_section(report, quiet=self.layout.quiet) for report in reports)
+    def render(self, reports: Sequence[ScanReport], judged: GateVerdict | None = None) -> str:
+        """One section per report, the gate's word above them."""
+        sections = "\n".join(_section(report, quiet=self.layout.quiet) for report in reports)
+        if judged is None:
+            return sections
+        return _gate(judged) if self.layout.quiet else _gate(judged) + sections
+
+
+def _gate(judged: GateVerdict) -> str:
+    reasons = "".join(f"- {escape.markdown(reason)}\n" for reason in verdict.reasons(judged))
+    return f"## {verdict.WORDS[judged.verdict].capitalize()}\n\n{reasons}\n"
 
 
 def _section(report: ScanReport, *, quiet: bool) -> str:

@@ -11,6 +11,7 @@ from rlprobe.errors import UsageError
 
 if TYPE_CHECKING:  # the command line reads this file before it knows whether it needs numpy
     from rlprobe.findings import ScanReport
+    from rlprobe.gate import GateVerdict
 
 FORMATS = ("text", "json", "markdown")  # each is a module of this package with `reporter(layout)`
 
@@ -40,8 +41,11 @@ class Layout:
 class Reporter(Protocol):
     """Turns reports into one document."""
 
-    def render(self, reports: Sequence[ScanReport]) -> str:
-        """The document. Everything it says is in the reports: no run is read again."""
+    def render(self, reports: Sequence[ScanReport], judged: GateVerdict | None = None) -> str:
+        """The document, with the gate's word if there is one.
+
+        Everything it says is in the reports: no run is read again.
+        """
         ...
 
 

@@ -8,7 +8,8 @@ from rich.text import Text
 
 from rlprobe import schema
 from rlprobe.findings import Coverage, Incident, RunSummary, ScanReport, Severity
-from rlprobe.report import escape, incident_text, numbers
+from rlprobe.gate import GateVerdict
+from rlprobe.report import escape, incident_text, numbers, verdict
 from rlprobe.report.lines import SEVERITY_STYLES, VERDICT_STYLES, flow, paint, plain, wrap
 from rlprobe.report.reporter import Layout
 
@@ -28,11 +29,13 @@ class TextReporter:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
 
-    def render(self, reports: Sequence[ScanReport]) -> str:
-        """One screen per report, an empty line between them."""
-        screens = [self._screen(report) for report in reports]
-        gap = "" if self.layout.quiet else "\n"
-        return gap.join(paint(screen, self.layout) for screen in screens)
+    def render(self, reports: Sequence[ScanReport], judged: GateVerdict | None = None) -> str:
+        """One screen per report, an empty line between them; the gate's word comes last."""
+        screens = [paint(self._screen(report), self.layout) for report in reports]
+        if judged is None:
+            return ("" if self.layout.quiet else "\n").join(screens)
+        word = paint(_gate(judged, self.layout.columns), self.layout)
+        return word if self.layout.quiet else "\n".join([*screens, word])
 
     def _screen(self, report: ScanReport) -> list[Text]:
         width = self.layout.columns
@@ -46,6 +49,13 @@ class TextReporter:
         lines += _rest(report, harmful[_FULL:])
         lines += _infos(report, width)
         return [*lines, *gap, *_coverage(report, width), *_remarks(report, width)]
+
+
+def _gate(judged: GateVerdict, width: int) -> list[Text]:
+    lines = [Text(verdict.WORDS[judged.verdict], style=VERDICT_STYLES[judged.verdict])]
+    for reason in verdict.reasons(judged):
+        lines += plain(wrap(escape.line(reason), width, first="  ", rest="    "))
+    return lines
 
 
 def _harmful(report: ScanReport) -> list[Incident]:
