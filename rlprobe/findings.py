@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rlprobe import _display
 from rlprobe.values import Attempt, FloatArray, IntArray, Problem
 
 State = Literal["ongoing", "recovered", "ended_run"]
@@ -83,7 +84,7 @@ class Excerpt:
         return len(self.steps)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Finding:
     """One episode of one pathology.
 
@@ -117,7 +118,7 @@ class Finding:
     samples: tuple[str, ...] = ()
     caused_by: str | None = None
     statement: str = ""
-    excerpt: Excerpt | None = field(default=None, compare=False, repr=False)
+    excerpt: Excerpt | None = field(default=None, compare=False)
     onset_logged: bool = field(default=False, compare=False)
 
     @property
@@ -126,6 +127,16 @@ class Finding:
         variant = f":{self.variant}" if self.variant else ""
         metric = f"/{self.metrics[0]}" if self.metrics else ""
         return f"{self.detector}{variant}@{self.first_bad_step}{metric}"
+
+    def __repr__(self) -> str:
+        return _display.finding_repr(self)
+
+    def __str__(self) -> str:
+        return _display.finding_text(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return _display.finding_html(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +219,7 @@ class RunSummary:
     health: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ScanReport:
     """Everything a scan has to say about one run."""
 
@@ -231,3 +242,13 @@ class ScanReport:
     def roots(self) -> tuple[Finding, ...]:
         """The root findings, in the order of the incidents."""
         return tuple(self.finding(incident.root) for incident in self.incidents)
+
+    def __repr__(self) -> str:
+        return _display.report_repr(self)
+
+    def __str__(self) -> str:
+        return _display.report_text(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return _display.report_html(self)
