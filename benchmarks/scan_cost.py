@@ -62,8 +62,7 @@ METRICS = (
     "epoch",
 )
 FRACTIONS = ("fraction", "rate", "mfu")
-SCAN = "from rlprobe.importers import open_runs\nfrom rlprobe.scan import scan\nimport sys\n"
-SCAN += "print(scan(open_runs(sys.argv[1])[0]).verdict)"
+SCAN = "import rlprobe, sys\nprint(rlprobe.diagnose(sys.argv[1]).verdict)"
 
 
 def record(directory: Path, steps: int) -> Path:

@@ -28,6 +28,8 @@ class RlprobeError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            self.add_note(f"Try: {hint}")  # which a traceback shows
 
 
 class UsageError(RlprobeError):

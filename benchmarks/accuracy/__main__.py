@@ -23,7 +23,7 @@ from benchmarks.accuracy.scoring import Alarm, Score, score, table
 from rlprobe.errors import RlprobeError
 from rlprobe.findings import ScanReport, Severity
 from rlprobe.importers import open_runs
-from rlprobe.scan import scan
+from rlprobe.scan.engine import scan
 
 ENVIRONMENT = {
     **os.environ,

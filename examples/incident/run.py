@@ -22,10 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a script: `examples` is importable
 
 from examples.incident.training import HARD_FROM, HARD_TO, Guards, train
-from rlprobe.findings import Finding, ScanReport, Severity
-from rlprobe.importers import open_runs
-from rlprobe.recorder import Recorder
-from rlprobe.scan import scan
+from rlprobe import Finding, Recorder, ScanReport, Severity, diagnose
 
 NEAR = 2  # steps: the mean reward of a batch may begin to fall by chance just before
 WRECKED = 1 / 3  # of the accuracy before the hard prompts
@@ -63,8 +60,7 @@ def one(run_dir: Path, *, seed: int, guards: Guards) -> Outcome:
     config = {"num_generations": 8, "seed": seed}
     with Recorder(run_dir, algorithm="GRPO", model="softmax (NumPy)", config=config) as recorder:
         accuracy = train(recorder, seed=seed, guards=guards)
-    (run,) = open_runs(run_dir)
-    roots = critical_roots(scan(run))
+    roots = critical_roots(diagnose(run_dir))
     return Outcome(accuracy[HARD_FROM - 1], accuracy[HARD_TO - 1], accuracy[-1], roots)
 
 

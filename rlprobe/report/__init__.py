@@ -4,7 +4,7 @@ reporter   the Reporter protocol and the choice of one
 text       the terminal, plain in a pipe; incident_text: its incident blocks
 json       the report as schemas/report.schema.json describes it
 markdown   a comment on a pull request
-verdict    the word of `rlprobe gate`, above the reports
+verdict    the word of `rlprobe gate`, which each format puts beside the reports
 step_text, step_json   `rlprobe show`
 pages      `rlprobe explain`; listing: tables for `ls` and `query`
 calibration_text   what `rlprobe calibrate` learnt, as text and as TOML

@@ -46,7 +46,7 @@ def _span(info: RunInfo) -> tuple[int | None, int | None]:
 
 def recordings_json(infos: Sequence[RunInfo], sizes: Sequence[int]) -> str:
     """The same for programs."""
-    found = [
+    listed = [
         {
             "path": info.path,
             "id": info.id,
@@ -57,7 +57,7 @@ def recordings_json(infos: Sequence[RunInfo], sizes: Sequence[int]) -> str:
         }
         for info, size in zip(infos, sizes, strict=True)
     ]
-    return dumps({"format_version": schema.REPORT_VERSION, "recordings": found})
+    return dumps({"format_version": schema.REPORT_VERSION, "recordings": listed})
 
 
 def rows_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

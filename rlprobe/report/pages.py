@@ -24,12 +24,12 @@ def listing(detectors: Sequence[type[Detector]], layout: Layout) -> str:
     for detector in detectors:
         word = detector.severity.label
         first = f"{detector.id:<{column}}  {word:<8}  "
-        said = wrap(
+        wrapped = wrap(
             escape.line(detector.title()), layout.columns, first=first, rest=" " * len(first)
         )
-        line = Text(said[0])
+        line = Text(wrapped[0])
         line.stylize(SEVERITY_STYLES[word], column + 2, column + 10)
-        lines += [line, *plain(said[1:])]
+        lines += [line, *plain(wrapped[1:])]
     lines += [Text(), Text("`rlprobe explain ID` tells more.")]
     return paint(lines, layout)
 

@@ -119,15 +119,15 @@ def _off(item: MetricAtStep) -> str:
 def _ranks(ranks: RanksAtStep, window: int, width: int, *, everything: bool) -> list[Text]:
     if not ranks.reporting:
         return []
-    said = f"{numbers.count(ranks.reporting)} reporting"
+    facts = f"{numbers.count(ranks.reporting)} reporting"
     if ranks.metric is not None:
         span = f"{numbers.number(ranks.low)} … {numbers.number(ranks.high)}"
-        said += f"; {escape.name(ranks.metric)} {span}"
-    said += "; none sticks out" if not ranks.outliers else ""
-    lines = labelled("ranks", said, width, indent=0, column=9)
+        facts += f"; {escape.name(ranks.metric)} {span}"
+    facts += "; none sticks out" if not ranks.outliers else ""
+    lines = labelled("ranks", facts, width, indent=0, column=9)
     for item in ranks.outliers[:_OUTLIERS]:
-        told = f"rank {item.rank}   {escape.name(item.metric, 32)} {numbers.number(item.value)}"
-        lines.append(Text(f"  {told}   (others {numbers.number(item.median)})   <- sticks out"))
+        outlier = f"rank {item.rank}   {escape.name(item.metric, 32)} {numbers.number(item.value)}"
+        lines.append(Text(f"  {outlier}   (others {numbers.number(item.median)})   <- sticks out"))
     if len(ranks.outliers) > _OUTLIERS:
         lines.append(Text(f"  … and {len(ranks.outliers) - _OUTLIERS} more"))
     if ranks.rank is not None:

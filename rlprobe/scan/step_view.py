@@ -206,12 +206,12 @@ def _seen_by(frame: Frame, attempt: int) -> BoolArray:
 
 def _metrics(frame: Frame, rows: BoolArray, step: int, window: int) -> tuple[MetricAtStep, ...]:
     upto = rows & (frame.step <= step)
-    found = []
+    metrics = []
     for name in frame.names:
         series = frame.series(name, upto)
         if series is not None and series.steps[-1] == step:
-            found.append(_measure(series, window))
-    return tuple(sorted(found, key=lambda item: (-item.deviation, item.name)))
+            metrics.append(_measure(series, window))
+    return tuple(sorted(metrics, key=lambda item: (-item.deviation, item.name)))
 
 
 def _measure(series: Series, window: int) -> MetricAtStep:
@@ -309,13 +309,13 @@ def _spans(numbers: Sequence[int]) -> str:
 
 def _values_at(frame: Frame, rows: BoolArray) -> dict[str, tuple[FloatArray, list[int]]]:
     """Each metric's values over the ranks, with the ranks they belong to."""
-    found = {}
+    values_by_metric = {}
     for name in frame.names:
         values, valid = frame.load(name)
         here = rows & valid
         if here.any():
-            found[name] = values[here], frame.rank[here].tolist()
-    return found
+            values_by_metric[name] = values[here], frame.rank[here].tolist()
+    return values_by_metric
 
 
 def _range(values: FloatArray) -> tuple[float, float]:
@@ -326,12 +326,12 @@ def _range(values: FloatArray) -> tuple[float, float]:
 def _off_in(name: str, values: FloatArray, ranks: Sequence[int]) -> list[RankOff]:
     finite = values[np.isfinite(values)]
     median = float(np.median(finite)) if len(finite) else math.nan
-    found = []
+    outliers = []
     for rank, value in zip(ranks, values.tolist(), strict=True):
         deviation = _among(value, finite)
         if deviation >= STICKS_OUT:
-            found.append(RankOff(rank, name, value, median, deviation))
-    return found
+            outliers.append(RankOff(rank, name, value, median, deviation))
+    return outliers
 
 
 def _among(value: float, finite: FloatArray) -> float:

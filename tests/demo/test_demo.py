@@ -10,7 +10,7 @@ from rlprobe.demo import training
 from rlprobe.demo.run import fresh_directory, record
 from rlprobe.errors import UsageError
 from rlprobe.importers import open_runs
-from rlprobe.scan import scan
+from rlprobe.scan.engine import scan
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -27,13 +27,13 @@ def run_of(
     attempts: Sequence[Attempt] = (),
 ) -> TableRun:
     size = len(next(iter(columns.values()))) if columns else 0
-    made = {
+    data = {
         name: (np.array(values, dtype=np.float64), np.ones(size, dtype=np.bool_))
         for name, values in columns.items()
     }
     steps = np.arange(1, size + 1)
     info = RunInfo(path="here", id="x", source="test", attempts=tuple(attempts))
-    return TableRun(info, frame_of(steps, made), events=events)
+    return TableRun(info, frame_of(steps, data), events=events)
 
 
 def finding(detector: str, first: int, last: int, severity: Severity = Severity.WARNING) -> Finding:
@@ -172,6 +172,12 @@ def test_causes_are_linked_across_what_was_not_seen(monkeypatch: pytest.MonkeyPa
     assert second.root == by_step[90].key
     assert report.verdict == "fail"
     assert "From step 3: ROOT happened. 2 steps later: EFFECT happened." in first.story
+
+
+def test_findings_carry_what_is_drawn_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = scanned(monkeypatch, Effect, Root)
+    assert all(item.excerpt and item.excerpt.metric == "loss" for item in report.findings)
+    assert all(item.onset_logged for item in report.findings)
 
 
 def checkpoint(step: int, **data: object) -> Event:
