@@ -17,7 +17,16 @@ from rlprobe.config import Config
 from rlprobe.errors import InputError, UsageError
 
 ROOT = Path(__file__).parents[1]
-PUBLIC_ROOMS = {"detector", "errors", "findings", "guards", "integrations", "rule", "stats"}
+PUBLIC_ROOMS = {
+    "detector",
+    "errors",
+    "findings",
+    "guards",
+    "integrations",
+    "rule",
+    "stats",
+    "testing",
+}
 INNER_ROOMS = {
     "catalog",
     "cli",
