@@ -34,6 +34,8 @@ INNER_ROOMS = {
     "demo",
     "detectors",
     "dev",
+    "environment",
+    "exit_codes",
     "gate",
     "importers",
     "launcher",
