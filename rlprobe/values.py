@@ -1,6 +1,6 @@
-"""What a run is made of: series, events, rollouts. Frozen values, no I/O.
+"""What a run is made of: series, events, rollouts, and when rewards are equal. No I/O.
 
-Everything that travels from a recording or a log to a detector is one of these.
+Everything that travels from a recording or a log to a detector is one of these frozen values.
 """
 
 from __future__ import annotations
@@ -10,11 +10,35 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+
+ROUNDING = 1e-6  # of the rewards' magnitude: a smaller difference is rounding noise
+
+
+def rounding(magnitude: ArrayLike) -> FloatArray:
+    """The largest difference between rewards of such a magnitude that counts as none.
+
+    A millionth of it, and of 1 where it is smaller; NaN for a magnitude that is not known.
+    """
+    return ROUNDING * np.maximum(1.0, np.abs(np.asarray(magnitude, dtype=np.float64)))
+
+
+def flat(rewards: ArrayLike) -> BoolArray:
+    """Whether the rewards of a group are equal, up to rounding; False if one is not finite.
+
+    Args:
+        rewards: shape (..., n) with n from 1: the last axis is the group; the others remain.
+    """
+    values = np.asarray(rewards, dtype=np.float64)
+    lowest, highest = values.min(axis=-1), values.max(axis=-1)
+    with np.errstate(invalid="ignore"):  # Inf - Inf
+        span = highest - lowest
+    known = np.isfinite(span)
+    return known & (span <= rounding(np.maximum(np.abs(lowest), np.abs(highest))))
 
 
 @dataclass(frozen=True, slots=True)

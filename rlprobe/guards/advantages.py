@@ -10,13 +10,12 @@ import numpy as np
 
 from rlprobe.errors import UsageError
 from rlprobe.guards.arrays import floats
-from rlprobe.values import BoolArray, FloatArray, IntArray
+from rlprobe.values import BoolArray, FloatArray, IntArray, rounding
 
 Scale = Literal["group", "batch", "none"]
 OnNaN = Literal["exclude", "refuse"]
 
-_ULPS = 8.0  # a reward summed from several components may be off by a few units in the last place
-_ULPS_HALF = 2.0  # of a 16-bit type, whose units are coarse: more would swallow real differences
+_UNITS = 2.0  # in the last place of a 16-bit type: more would swallow real differences
 _COARSE = 1e-4  # machine epsilon above which a type counts as 16-bit
 
 
@@ -60,19 +59,20 @@ def group_advantages(
     """(r - mean of the group) / (spread + eps), and exactly 0 for a group without spread.
 
     Without spread is a group whose standard deviation is below `min_std`, or whose rewards differ
-    by no more than the rounding of their own type at their magnitude: 8 units in the last place, 2
-    for 16-bit types. That is what a plain division turns into advantages of ordinary size.
+    by no more than rounding: a millionth of their magnitude, and of 1 where that is larger; of
+    16-bit types, two units in the last place. That is what a plain division turns into advantages
+    of ordinary size, and what the recorder, `rlprobe show` and ZERO_VARIANCE call equal rewards.
 
     Formula: Shao et al., "DeepSeekMath" (2024), equation 21; `scale="none"` as in Liu et al.,
     "Understanding R1-Zero-like training" (2025), `scale="batch"` as in TRL's `scale_rewards`.
 
     A group of one, and a group with one finite reward, has no spread either. Statistics are in
-    two passes (mean, then deviations from it), so the variance is never negative. A float64 array
-    that carries float32 results is taken at its word: cast it back, or raise `min_std`.
+    two passes (mean, then deviations from it), so the variance is never negative.
 
     When not to use it: setting uninformative groups to 0 (or dropping them) shifts the effective
     batch towards prompts of middle difficulty; dividing by the spread gives easy and hard prompts
-    (small spread) more weight than others, which `scale="none"` avoids.
+    (small spread) more weight than others, which `scale="none"` avoids. Rewards that differ by
+    less than a millionth on purpose must be scaled up first.
 
     Args:
         rewards: shape (B,), or (groups, group size) if neither `groups` nor `group_size` is given.
@@ -94,7 +94,7 @@ def group_advantages(
     known = _known(flat, nan)
     mean, std, reach, magnitude = _statistics(flat, index, count, known)
     centred = np.where(known, flat - mean[index], 0.0)
-    flat_groups = (std < min_std) | (reach <= _noise(precision) * magnitude)
+    flat_groups = (std < min_std) | (reach <= _noise(magnitude, precision))
     clamped = flat_groups[index] | ~known
     if scale == "group":
         centred = centred / (std[index] + eps)
@@ -176,8 +176,10 @@ def _statistics(
     return mean, std, highest - lowest, np.maximum(np.abs(lowest), np.abs(highest))
 
 
-def _noise(precision: float) -> float:
-    return (_ULPS_HALF if precision > _COARSE else _ULPS) * precision
+def _noise(magnitude: FloatArray, precision: float) -> FloatArray:
+    """The largest difference of such rewards that their own type makes of equal ones."""
+    noise = rounding(magnitude)
+    return np.maximum(noise, _UNITS * precision * magnitude) if precision > _COARSE else noise
 
 
 def _batch_spread(values: FloatArray, given: float | None) -> float:

@@ -16,8 +16,8 @@ from rlprobe.values import FloatArray
 def floats(values: Any, name: str) -> tuple[FloatArray, float, Callable[[NDArray[Any]], Any]]:
     """The values as float64 on the host, the precision they came in, and the way back.
 
-    The precision is the machine epsilon of the type that the values were computed in: a float64
-    array that only carries float32 results is still taken as float64.
+    The precision is the machine epsilon of the values' type, 0 for whole numbers: a float64 array
+    that only carries results of a coarser type counts as float64.
 
     Raises:
         UsageError: the values are no numbers; the message names the argument.

@@ -6,7 +6,6 @@ snapshot    what must be copied on the training thread, and what need not be
 buffer      bounded queue between the threads; counts what it had to drop
 encode      rows -> Arrow tables, on the writer thread
 rollouts    which rollouts are kept, and the ring that a critical event writes out
-text        text as it can be stored
 sink        Parquet shards and their merging
 writer      the thread that drains the buffer; the only place that may block
 lifecycle   fork, signals, exceptions, exit

@@ -16,10 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from rlprobe import schema
-from rlprobe.recorder.rollouts import FLAT
-from rlprobe.recorder.text import storable
 from rlprobe.store import arrow
-from rlprobe.values import BoolArray, FloatArray
+from rlprobe.store.text import storable
+from rlprobe.values import BoolArray, FloatArray, flat
 
 MetricRow = tuple[int, float, dict[str, Any]]  # step, time, metrics
 
@@ -172,8 +171,6 @@ def _distribution(key: str, array: FloatArray) -> dict[str, float]:
             f"{base}_p95": float(np.quantile(array, 0.95)),
         }
         if base == "reward" and array.ndim == 2:
-            spread = array.std(axis=1)
-            flat = spread <= FLAT * np.maximum(1.0, np.abs(array).max(axis=1))
-            numbers["reward_group_std_mean"] = float(spread.mean())
-            numbers["zero_variance_group_fraction"] = float(flat.mean())
+            numbers["reward_group_std_mean"] = float(array.std(axis=1).mean())
+            numbers["zero_variance_group_fraction"] = float(flat(array).mean())
     return numbers

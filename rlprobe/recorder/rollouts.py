@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rlprobe.errors import UsageError
-from rlprobe.recorder.text import storable
+from rlprobe.store.text import plain_text, stable_id
+from rlprobe.values import flat
 
 _RING_BYTES = 64 * 1024 * 1024
-FLAT = 1e-6  # of the rewards' magnitude: a smaller spread inside a group is rounding noise
 
 # Arguments of `Recorder.samples` with one value per rollout or per group.
 ARGUMENTS = (
@@ -71,11 +69,6 @@ class SamplePolicy:
         half = limit // 2
         left_out = len(text) - 2 * half
         return f"{text[:half]}\n[… {left_out:,} characters left out …]\n{text[len(text) - half :]}"
-
-
-def stable_id(text: str) -> str:
-    """Hash of a text that is the same in every process and version: BLAKE2b, 16 hex digits."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 @dataclass
@@ -138,13 +131,13 @@ def _text_bytes(ring: deque[list[dict[str, Any]]]) -> int:
 def _rows(
     step: int, attempt: int, rank: int, call: int, content: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    completions = [_text(item) for item in content["completions"]]
+    completions = [plain_text(item) for item in content["completions"]]
     size = len(completions)
     columns = {name: _column(content.get(name), size) for name in _FLOATS}
     components = {
         name: _column(values, size) for name, values in (content["reward_components"] or {}).items()
     }
-    prompts = [_text(item) for item in _spread(content["prompts"], size)]
+    prompts = [plain_text(item) for item in _spread(content["prompts"], size)]
     groups = _groups(content, prompts, step)
     lengths = _column(content.get("completion_lengths"), size)
     truncated = _column(content.get("truncated"), size)
@@ -202,15 +195,6 @@ def _whole(value: float | None) -> int | None:
     return None if value is None or value != value else int(value)  # noqa: PLR0124 - NaN
 
 
-def _text(item: Any) -> str | None:
-    """A text as text; a conversation (a list of messages) as JSON."""
-    if item is None:
-        return None
-    if isinstance(item, str):
-        return storable(item)
-    return storable(json.dumps(item, ensure_ascii=False, default=str))
-
-
 def _groups(content: Mapping[str, Any], prompts: list[str | None], step: int) -> list[str]:
     size = len(prompts)
     given = content.get("group_ids")
@@ -249,7 +233,4 @@ def _reach(group: list[dict[str, Any]]) -> float:
 
 def _flat(group: list[dict[str, Any]]) -> bool:
     rewards = [row["reward"] for row in group if row["reward"] is not None]
-    if len(rewards) < 2:
-        return False
-    magnitude: float = max(1.0, *map(abs, rewards))
-    return bool(max(rewards) - min(rewards) <= FLAT * magnitude)
+    return len(rewards) > 1 and bool(flat(rewards))

@@ -12,7 +12,7 @@ from rlprobe import schema
 from rlprobe.recorder.buffer import Buffer, Row
 from rlprobe.recorder.rollouts import RolloutEncoder, SamplePolicy
 from rlprobe.recorder.sink import Sink
-from rlprobe.recorder.text import storable
+from rlprobe.store.text import storable
 
 _RETRIED_ROWS = 200_000  # rows kept for another try while the disk cannot be written
 

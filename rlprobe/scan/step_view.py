@@ -18,12 +18,11 @@ from rlprobe import schema
 from rlprobe.errors import StepNotFoundError, UsageError
 from rlprobe.store.frame import Frame, takeovers
 from rlprobe.store.run import Run
-from rlprobe.values import BoolArray, Event, FloatArray, Rollout, Series
+from rlprobe.values import BoolArray, Event, FloatArray, Rollout, Series, flat
 
 WINDOW = 50  # logged values before the step that make up a metric's usual level
 UNUSUAL = 4.0  # robust standard deviations from that level
 STICKS_OUT = 8.0  # the same for one rank among the others; a thousand ranks are many chances
-FLAT = 1e-6  # of the rewards' magnitude: a smaller spread is rounding noise
 SIZEABLE = 0.1  # an advantage that moves the weights
 _MIN_PAST = 5
 _RECENT = 8
@@ -360,7 +359,7 @@ def _group(group_id: str, members: Sequence[Rollout]) -> GroupAtStep:
     rewards = [rollout.reward for rollout in members if rollout.reward is not None]
     known = [rollout.advantage for rollout in members if rollout.advantage is not None]
     low, high = (min(known), max(known)) if known else (math.nan, math.nan)
-    flat = len(rewards) > 1 and _is_flat(rewards)
+    equal = len(rewards) > 1 and bool(flat(rewards))
     counted = Counter(float(f"{reward:.6g}") for reward in rewards)
     return GroupAtStep(
         group_id=group_id,
@@ -368,15 +367,9 @@ def _group(group_id: str, members: Sequence[Rollout]) -> GroupAtStep:
         rewards=tuple(sorted(counted.items())),
         low=low,
         high=high,
-        flat=flat,
-        noise=flat and any(abs(value) > SIZEABLE for value in known),
+        flat=equal,
+        noise=equal and any(abs(value) > SIZEABLE for value in known),
     )
-
-
-def _is_flat(rewards: Sequence[float]) -> bool:
-    if not all(math.isfinite(reward) for reward in rewards):
-        return False
-    return max(rewards) - min(rewards) <= FLAT * max(1.0, *(abs(reward) for reward in rewards))
 
 
 def repeated(text: str, size: int = 8) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 
 from rlprobe.errors import UsageError
 from rlprobe.guards import group_advantages, moments, pooled_std
-from rlprobe.values import FloatArray
+from rlprobe.values import ROUNDING, FloatArray, flat
 
 
 def naive(rewards: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -34,6 +36,35 @@ def test_rounding_noise_gives_naive_code_advantages_and_this_one_none() -> None:
     assert (result.values == 0).all()
     assert result.clamped.all()
     assert result.values.dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", [list, np.array, lambda rewards: np.array(rewards, np.float32)])
+@pytest.mark.parametrize("level", [0.0, 0.1, 1.0, -300.0])
+def test_what_the_diagnosis_calls_equal_gets_no_advantage(
+    kind: Callable[[list[float]], Any], level: float
+) -> None:
+    step = 1e-7 * max(1.0, abs(level))
+    group = [level, level + step, level, level - step]
+    assert flat(group)
+    result = group_advantages([*kind(group), *kind([level, level + 1, level, level])], group_size=4)
+    assert np.asarray(result.values)[:4].tolist() == [0, 0, 0, 0]
+    assert np.asarray(result.clamped).tolist() == [True] * 4 + [False] * 4
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    level=st.floats(-1e6, 1e6),
+    parts=st.lists(st.floats(-2, 2), min_size=2, max_size=6),
+)
+def test_cure_and_diagnosis_draw_one_line(level: float, parts: list[float]) -> None:
+    rewards = np.array([level + part * ROUNDING * max(1.0, abs(level)) for part in parts])
+    clamped = group_advantages([rewards], min_std=0.0).clamped
+    assert clamped.all() == flat(rewards)
+
+
+def test_two_units_of_a_16_bit_type_are_rounding() -> None:
+    half = np.array([[1.0, 1.0 + 2**-9], [1.0, 1.0 + 2**-7]], dtype=np.float16)
+    assert group_advantages(half).clamped.tolist() == [[True, True], [False, False]]
 
 
 def test_the_worked_example() -> None:
@@ -110,7 +141,7 @@ def test_shift_and_positive_factors_change_nothing(
     matrix: list[list[float]], shift: float, factor: float
 ) -> None:
     rewards: FloatArray = np.array(matrix)
-    wide = np.ptp(rewards, axis=1) > 1e-3
+    wide = np.ptp(rewards, axis=1) > 1e-3 * np.maximum(1.0, np.abs(rewards).max(axis=1))
     before = group_advantages(rewards).values[wide]
     after = group_advantages(rewards * factor + shift).values[wide]
     assert np.allclose(before, after, atol=1e-4)

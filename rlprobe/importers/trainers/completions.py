@@ -14,7 +14,8 @@ from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.numbers import number
 from rlprobe.importers.source import Source
 from rlprobe.importers.steps import step_of
-from rlprobe.importers.trainers.rollout_rows import Rollouts, Sampled, plain_text
+from rlprobe.importers.trainers.rollout_rows import Rollouts, Sampled
+from rlprobe.store.text import plain_text
 from rlprobe.values import Problem
 
 _PARQUET = b"PAR1"

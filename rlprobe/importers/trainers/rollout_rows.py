@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
-import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from rlprobe.importers.rows import RowTable
-from rlprobe.values import Rollout
+from rlprobe.store.text import stable_id
+from rlprobe.values import Rollout, flat
 
 MOST_ROLLOUTS = 200_000  # kept with their text; later ones count in the metrics alone
 LONGEST_TEXT = 16_000  # characters of a text that are kept: its beginning and its end
-_FLAT = 1e-6  # of the rewards' magnitude: a smaller spread inside a group is rounding noise
 
 
 @dataclass(slots=True)
@@ -95,27 +91,11 @@ class Rollouts:
         return rollouts, table, notes
 
 
-def plain_text(item: Any) -> str | None:
-    """A text as text; a conversation (a list of messages) as JSON."""
-    if item is None:
-        return None
-    if not isinstance(item, str):
-        item = json.dumps(item, ensure_ascii=False, default=str)
-    return _valid(item)
-
-
 # The prompt of a group comes once per completion, so that what was told of it is told again.
 @functools.lru_cache(maxsize=64)
-def _valid(text: str) -> str:
-    """Lone surrogates cannot be stored as UTF-8; they are written as escapes."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-@functools.lru_cache(maxsize=64)
 def _kept(prompt: str) -> tuple[str, str]:
-    """What is kept of a prompt, and the recording's hash of it: BLAKE2b, 16 hex digits."""
-    digest = hashlib.blake2b(prompt.encode(), digest_size=8).hexdigest()
-    return _shortened(prompt), digest
+    """What is kept of a prompt, and the recording's name for it."""
+    return _shortened(prompt), stable_id(prompt)
 
 
 @functools.lru_cache(maxsize=64)
@@ -194,17 +174,11 @@ def _of_groups(members: Sequence[Sampled], groups: Sequence[str]) -> dict[str, f
     if not several:
         return {}
     spreads = [float(rewards.std()) for rewards in several]
-    flat = [_is_flat(rewards) for rewards in several]
+    equal = [bool(flat(rewards)) for rewards in several]
     return {
         "reward_group_std_mean": float(np.mean(spreads)),
-        "zero_variance_group_fraction": float(np.mean(flat)),
+        "zero_variance_group_fraction": float(np.mean(equal)),
     }
-
-
-def _is_flat(rewards: Any) -> bool:
-    magnitude = max(1.0, float(np.abs(rewards).max()))
-    # Infinite rewards have no spread that a number could tell.
-    return math.isfinite(magnitude) and bool(np.ptp(rewards) <= _FLAT * magnitude)
 
 
 def _of_components(members: Iterable[Sampled]) -> dict[str, float]:
