@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rlprobe import stats
+from rlprobe import repetition, stats
 from rlprobe.detector import (
     Detector,
     Evidence,
@@ -21,10 +20,7 @@ from rlprobe.detector import (
 )
 from rlprobe.rule import first_bad_sampled, sampled_steps
 
-GRAM = 8  # tokens
-OFTEN = 3  # a gram may come so many times
-LEAST_TOKENS = 12  # in a text so short, a gram that fills half of it is a loop, too
-LONG_WORD = 24  # characters: longer words are taken letter by letter
+OFTEN = 3  # a tag may be closed so many times
 MOST_CHARACTERS = 20_000  # of the end of a text
 MOST_STEPS, MOST_ROLLOUTS = 100, 48  # that are read: steps, and rollouts of each
 LEAST_ROLLOUTS = 4
@@ -162,81 +158,7 @@ class RepetitionLoop(Detector):
 
 
 def _loops(rollout: Rollout) -> bool:
-    text = _reasoning(rollout.completion or "")[-MOST_CHARACTERS:]
-    tokens, words = _tokens(text)
-    if len(tokens) < max(LEAST_TOKENS, GRAM + OFTEN):
-        return False
-    grams = sum(tokens[i : len(tokens) - GRAM + 1 + i] * _ODD[i] for i in range(GRAM))
-    wordy = np.convolve(words, np.ones(GRAM), "valid") >= GRAM / 2  # rules and dots do not count
-    _, inverse, counts = np.unique(grams, return_inverse=True, return_counts=True)
-    often = (counts[inverse] > OFTEN) & wordy
-    if not often.any():
-        return False
-    covered = np.convolve(often, np.ones(GRAM)) > 0
-    if covered.mean() >= 0.5:
-        return True
-    top = int(np.argmax(np.bincount(inverse[often])))
-    return _apart(np.flatnonzero(inverse == top)) > OFTEN
-
-
-_ODD = np.array([2 * i + 1 for i in range(64)], dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-_ODD ^= _ODD >> np.uint64(29)
-_ODD |= np.uint64(1)
-
-
-def _tokens(text: str) -> tuple[stats.IntArray, stats.BoolArray]:
-    """Hashes of the words of a text, and which of them are words rather than marks."""
-    codes = np.frombuffer(text.encode("utf-32-le", "replace"), dtype="<u4").astype(np.uint64)
-    space = (codes <= 32) | (codes == 0x3000)
-    letter = _LETTERS[np.minimum(codes, 128).astype(np.int64)]
-    single = ~space & (~letter | _unspaced(codes))
-    starts = _starts(space, single)
-    longest = LONG_WORD if space.any() else 1
-    single |= ~space & _in_long_word(starts, len(codes), longest)
-    starts = _starts(space, single)
-    if not len(starts):
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.bool_)
-    begun = np.zeros(len(codes), dtype=np.int64)
-    begun[starts] = starts
-    place = np.arange(len(codes)) - np.maximum.accumulate(begun)  # inside its word
-    mixed = np.where(space, np.uint64(0), (codes + np.uint64(1)) * _ODD[place % 64])
-    return np.add.reduceat(mixed, starts).astype(np.int64), letter[starts]
-
-
-_LETTERS = np.array([chr(code).isalnum() for code in range(128)] + [True])
-
-
-def _unspaced(codes: NDArray[np.uint64]) -> stats.BoolArray:
-    """Scripts that are written without spaces: CJK, kana, Thai, Lao, Khmer, Burmese."""
-    asian = (codes >= 0x2E80) & (codes <= 0x9FFF)
-    southern = ((codes >= 0x0E00) & (codes <= 0x0EFF)) | ((codes >= 0x1000) & (codes <= 0x109F))
-    khmer = (codes >= 0x1780) & (codes <= 0x17FF)
-    return asian | southern | khmer | (codes >= 0x20000)
-
-
-def _starts(space: stats.BoolArray, single: stats.BoolArray) -> stats.IntArray:
-    before = np.concatenate(([True], space[:-1] | single[:-1]))
-    return np.flatnonzero(~space & (single | before))
-
-
-def _in_long_word(starts: stats.IntArray, size: int, longest: int) -> stats.BoolArray:
-    lengths = np.diff(np.append(starts, size))
-    before = int(starts[0]) if len(starts) else size
-    return np.concatenate((np.zeros(before, dtype=np.bool_), np.repeat(lengths > longest, lengths)))
-
-
-def _apart(places: stats.IntArray) -> int:
-    """How many of these places do not overlap."""
-    count, free = 0, 0
-    for place in places.tolist():
-        if place >= free:
-            count, free = count + 1, place + GRAM
-    return count
-
-
-def _reasoning(text: str) -> str:
-    _, opened, rest = text.partition("<think>")
-    return (rest if opened else text).partition("</think>")[0] or text
+    return repetition.loops(repetition.block_of(rollout.completion or "")[-MOST_CHARACTERS:])
 
 
 def _malformed(rollout: Rollout) -> bool:

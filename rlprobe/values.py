@@ -37,8 +37,9 @@ def flat(rewards: ArrayLike) -> BoolArray:
     lowest, highest = values.min(axis=-1), values.max(axis=-1)
     with np.errstate(invalid="ignore"):  # Inf - Inf
         span = highest - lowest
-    known = np.isfinite(span)
-    return known & (span <= rounding(np.maximum(np.abs(lowest), np.abs(highest))))
+    limit = rounding(np.maximum(np.abs(lowest), np.abs(highest)))
+    equal: BoolArray = np.isfinite(span) & (span <= limit)
+    return equal
 
 
 @dataclass(frozen=True, slots=True)

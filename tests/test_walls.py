@@ -15,6 +15,8 @@ BASE = {
     "environment",
     "errors",
     "exit_codes",
+    "numbers",
+    "repetition",
     "values",
     "findings",
     "_display",
@@ -64,7 +66,14 @@ ALLOWED: dict[str, set[str]] = {
         "cli",
     },
 }
-DETECTORS_MAY_IMPORT = {"rlprobe.detector", "rlprobe.findings", "rlprobe.rule", "rlprobe.stats"}
+DETECTORS_MAY_IMPORT = {
+    "rlprobe.detector",
+    "rlprobe.findings",
+    "rlprobe.repetition",
+    "rlprobe.rule",
+    "rlprobe.stats",
+    "rlprobe.values",
+}
 
 
 def modules(folder: str) -> Iterator[Path]:

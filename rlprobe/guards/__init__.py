@@ -2,7 +2,7 @@
 
 advantages   group advantages that are exactly 0 where rewards do not differ
 rewards      gated auxiliary rewards, length and repetition penalties
-repetition   n-gram loops in text and token ids, streaming and at once
+repetition   n-gram loops while a rollout is generated
 structure    tag trees: malformed, unbalanced, runaway tags
 stopping     end a looping rollout at once
 budget       token caps with a schedule; KV-cache bytes and blocks

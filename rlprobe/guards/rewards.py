@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from rlprobe.errors import UsageError
 from rlprobe.guards.arrays import floats
-from rlprobe.guards.repetition import MOST_REPEATS, N, most_repeats
-from rlprobe.guards.structure import block_of
+from rlprobe.repetition import MOST_REPEATS, N, block_of, loops
 
 
 def gated_reward(
@@ -114,7 +113,9 @@ def repetition_penalty(
     penalty: float = -0.5,
     block: str | None = "think",
 ) -> float:
-    """`penalty` if some n-gram occurs more than `max_repeats` times, else 0.
+    """`penalty` if some n-gram occurs more than `max_repeats` times without overlap, else 0.
+
+    It is what REPETITION_LOOP counts: overlapping n-grams that fill half of a text are a loop, too.
 
     Source: n-gram penalties as in Yeo et al., "Demystifying long chain-of-thought reasoning in
     LLMs" (2025); here one sum per rollout, so that long rollouts are not punished for their length.
@@ -132,5 +133,7 @@ def repetition_penalty(
         raise UsageError(f"Couldn't use 'penalty' {penalty}: must be finite")
     if max_repeats < 1:
         raise UsageError(f"Couldn't allow 'max_repeats' {max_repeats}: must be at least 1")
-    source = block_of(text_or_tokens, block) if isinstance(text_or_tokens, str) else text_or_tokens
-    return penalty if most_repeats(source, n) > max_repeats else 0.0
+    source = text_or_tokens
+    if isinstance(source, str) and block is not None:
+        source = block_of(source, block)
+    return penalty if loops(source, n, max_repeats) else 0.0

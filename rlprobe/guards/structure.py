@@ -113,15 +113,3 @@ class _Reader:
             self.crossed,
             self.malformed,
         )
-
-
-def block_of(text: str, tag: str | None) -> str:
-    """The content of the first block of a tag, open or closed; the whole text if there is none."""
-    if tag is None:
-        return text
-    opening = text.find(f"<{tag}>")
-    if opening < 0:
-        return text
-    start = opening + len(tag) + 2
-    closing = text.find(f"</{tag}>", start)
-    return text[start:] if closing < 0 else text[start:closing]

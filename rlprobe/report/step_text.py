@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from rlprobe import schema
+from rlprobe import repetition, schema
 from rlprobe.report import escape, numbers
 from rlprobe.report.lines import flow, labelled, paint, plain, wrap
 from rlprobe.report.reporter import Layout
 from rlprobe.report.sparkline import sparkline
-from rlprobe.scan.step_view import GroupAtStep, MetricAtStep, RanksAtStep, StepView, repeated
+from rlprobe.scan.step_view import GroupAtStep, MetricAtStep, RanksAtStep, StepView
 from rlprobe.values import Event, Rollout
 
 _ROWS = 5  # metrics shown even when none is off
@@ -204,11 +204,16 @@ def _figures(rollout: Rollout) -> list[str]:
         figures.append(f"len {numbers.count(rollout.completion_length)}{cut}")
     if rollout.reward is not None:
         figures.append(f"r={numbers.number(rollout.reward)}{_components(rollout)}")
-    looping = repeated(rollout.completion or "")
-    if looping > 3:
-        figures.append(f"8-gram x{looping}")
+    if rollout.completion and repetition.loops(repetition.block_of(rollout.completion)):
+        figures.append(_loop(rollout.completion))
     first, *rest = figures or ["nothing recorded but the text"]
     return [f"  {first}", *rest]
+
+
+def _loop(text: str) -> str:
+    often = repetition.most_repeats(repetition.block_of(text))
+    short = often <= repetition.MOST_REPEATS  # what fills a short text overlaps
+    return "loops" if short else f"{repetition.N}-gram x{often}"
 
 
 def _components(rollout: Rollout) -> str:

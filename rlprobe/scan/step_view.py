@@ -370,10 +370,3 @@ def _group(group_id: str, members: Sequence[Rollout]) -> GroupAtStep:
         flat=equal,
         noise=equal and any(abs(value) > SIZEABLE for value in known),
     )
-
-
-def repeated(text: str, size: int = 8) -> int:
-    """How often the commonest run of `size` words occurs."""
-    words = text.split()
-    grams = Counter(zip(*(words[start:] for start in range(size)), strict=False))
-    return max(grams.values(), default=0)

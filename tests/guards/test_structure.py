@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from rlprobe.errors import UsageError
 from rlprobe.guards import read_tags
-from rlprobe.guards.structure import block_of
 
 GOOD = "<think>a < b</think> <answer>4</answer>"
 
@@ -45,13 +44,6 @@ def test_what_is_wrong(
 
 def test_only_named_tags_count() -> None:
     assert read_tags("<b>bold <think>x</think>", frozenset({"think"})).balanced
-
-
-def test_the_block_of_a_tag() -> None:
-    assert block_of(GOOD, "think") == "a < b"
-    assert block_of("<think>open", "think") == "open"
-    assert block_of("none", "think") == "none"
-    assert block_of(GOOD, None) == GOOD
 
 
 @given(st.text(alphabet="<>/think ab", max_size=60))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rlprobe.errors import StepNotFoundError, UsageError
-from rlprobe.scan.step_view import StepView, repeated, view
+from rlprobe.scan.step_view import StepView, view
 from rlprobe.store.frame import Frame, frame_of
 from rlprobe.store.run import RunInfo
 from rlprobe.store.table import TableRun
@@ -191,8 +191,3 @@ def test_nearby_events_hold_the_checkpoint_before() -> None:
     assert kinds[0] == "checkpoint"
     assert kinds.count("nan_detected") == 1
     assert "run_started" not in kinds
-
-
-def test_repeated_words() -> None:
-    assert repeated("but wait let me check this once again " * 41) == 41
-    assert repeated("short") == 0
