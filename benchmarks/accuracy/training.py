@@ -200,11 +200,11 @@ class OtherRanks(TrainerCallback):  # type: ignore[misc]
         loss = (kwargs.get("logs") or {}).get("loss")
         if loss is None or self.own is None:
             return
-        self.own.rank(state.global_step, loss=float(loss))
+        self.own.rank_step(state.global_step, loss=float(loss))
         for recorder in self.recorders:
             off = 5.0 if self.fault.active and recorder.rank_id == 2 else 0.0
             value = float(loss) + float(self.noise.normal(0, 0.01)) + off
-            recorder.rank(state.global_step, loss=value)
+            recorder.rank_step(state.global_step, loss=value)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         for recorder in self.recorders:

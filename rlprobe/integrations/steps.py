@@ -161,7 +161,7 @@ class Steps:
             "completion_length_mean": self._rollouts.length_mean.take(),
             **self._row,
         }
-        self._recorder.rank(self._step, **{k: v for k, v in own.items() if v is not None})
+        self._recorder.rank_step(self._step, **{k: v for k, v in own.items() if v is not None})
         if not logged:
             between = {"grad_norm": own["grad_norm"], "learning_rate": self._lr.last, **self._row}
             present = {name: value for name, value in between.items() if value is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -130,8 +131,11 @@ class Recorder:
             except Exception as error:
                 self._writer.fail("record steps", error)
 
-    def rank(self, step: int | None = None, /, **metrics: Any) -> None:
-        """Record this rank's own scalars of an optimizer step; every rank writes its own."""
+    def rank_step(self, step: int | None = None, /, **metrics: Any) -> None:
+        """Record this rank's own scalars of an optimizer step; every rank writes its own.
+
+        `rank` is its earlier name and does the same; which rank this is, is `rank_id`.
+        """
         try:
             if step is None:
                 step = metrics.pop("step")
@@ -140,6 +144,8 @@ class Recorder:
             self._push(("ranks", step, _now(), metrics))
         except Exception as error:
             self._writer.fail("record ranks", error)
+
+    rank = rank_step
 
     def samples(  # noqa: PLR0913 - one argument per column
         self,
@@ -235,9 +241,8 @@ class Recorder:
         `optimizer`, `scheduler`, `scaler`, `rng`, `data_cursor`); `state` says the same as one
         mapping from part to whether it is there.
         """
-        parts = dict(state or {})
-        has = [*has, *(name for name, there in parts.items() if there)]
-        lacks = [*lacks, *(name for name, there in parts.items() if not there)]
+        has = [*has, *(name for name, there in (state or {}).items() if there)]
+        lacks = [*lacks, *(name for name, there in (state or {}).items() if not there)]
         name = os.fspath(path)
         self.event("checkpoint", name, step=step, path=name, has=has, lacks=lacks)
 
@@ -375,8 +380,6 @@ class Recorder:
 
     def on_signal(self, number: int) -> None:
         """SIGTERM or SIGINT: write everything; what follows is the earlier handler's business."""
-        import signal
-
         if os.getpid() != self._owner:
             return
         name = signal.Signals(number).name
@@ -393,8 +396,5 @@ class Recorder:
     def _push_after_fork(self, row: Row) -> None:
         """The child's first row starts the child's thread; children that record none have none."""
         self._push = self._buffer.push
-        self.busy_here = self._writer.flushing_here
-        self.before_fork = self._writer.before_fork
-        self.after_fork_in_parent = self._writer.after_fork_in_parent
         self._writer.start()
         self._push(row)

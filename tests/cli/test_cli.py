@@ -84,7 +84,7 @@ def recording(tmp_path: Path) -> Path:
     with Recorder(path, algorithm="GRPO", rank=0, world_size=2, signals=False) as recorder:
         for step in range(1, 31):
             recorder.step(step, loss=0.5, grad_norm=1.0, kl_mean=0.02)
-            recorder.rank(step, loss=0.5)
+            recorder.rank_step(step, loss=0.5)
         recorder.checkpoint(20, "checkpoint-20", has=["model"], lacks=["rng"])
         recorder.samples(
             30,

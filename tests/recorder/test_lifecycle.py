@@ -140,7 +140,7 @@ def test_fork_does_not_write_the_parents_rows_twice(tmp_path: Path) -> None:
 recorder.step(1, loss=1.0)
 child = os.fork()
 if child == 0:
-    recorder.rank(1, loss=5.0)
+    recorder.rank_step(1, loss=5.0)
     recorder.flush()
     os._exit(0)
 os.waitpid(child, 0)
@@ -159,7 +159,7 @@ def test_workers_of_multiprocessing_write_their_own_rows(tmp_path: Path) -> None
 import multiprocessing, warnings
 warnings.simplefilter("ignore")
 def work(n):
-    recorder.rank(n, loss=float(n))
+    recorder.rank_step(n, loss=float(n))
 recorder.step(1, loss=1.0)
 context = multiprocessing.get_context("fork")
 workers = [context.Process(target=work, args=(n,)) for n in range(4)]

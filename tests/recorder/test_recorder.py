@@ -220,12 +220,19 @@ def test_only_rank_0_writes_global_scalars(tmp_path: Path) -> None:
     ):
         for recorder in (first, second):
             recorder.step(1, loss=1.0)
-            recorder.rank(1, loss=float(recorder.rank_id))
+            recorder.rank_step(1, loss=float(recorder.rank_id))
     run = Recording(tmp_path)
     assert len(run.steps) == 1
     by_rank = run.ranks.series_by_rank("loss")
     assert {rank: list(found.values) for rank, found in by_rank.items()} == {0: [0.0], 1: [1.0]}
     assert [attempt.number for attempt in run.info.attempts] == [1]
+
+
+def test_rank_is_the_earlier_name_of_rank_step(tmp_path: Path) -> None:
+    with Recorder(tmp_path, rank=3) as recorder:
+        recorder.rank(1, loss=0.5)
+        recorder.rank_step(2, loss=0.25)
+    assert Recording(tmp_path).ranks.series_by_rank("loss")[3].values.tolist() == [0.5, 0.25]
 
 
 def test_a_second_launch_is_a_second_attempt_even_with_the_same_key(tmp_path: Path) -> None:

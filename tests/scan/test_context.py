@@ -14,7 +14,7 @@ def recorded(path: Path, attempts: list[tuple[int, int]]) -> Context:
         with Recorder(path) as recorder:
             for step in range(first, last + 1):
                 recorder.step(step, loss=float(number))
-                recorder.rank(step, loss=float(number))
+                recorder.rank_step(step, loss=float(number))
             recorder.checkpoint(last, f"c{last}")
     return Context(Recording(path))
 

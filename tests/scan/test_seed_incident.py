@@ -117,7 +117,7 @@ def record_incident(run_dir: Path, ranks: int = 8) -> None:
             row = _scalars(step, noise)
             lead.step(step, **row)
             for recorder in recorders:
-                recorder.rank(step, loss=float(row["loss"] * noise.normal(1, 0.02)))
+                recorder.rank_step(step, loss=float(row["loss"] * noise.normal(1, 0.02)))
             if step == CURRICULUM:
                 lead.event("curriculum_changed", "16 hard prompts", step=step)
             if step >= CURRICULUM - 10 or step % 50 == 0:
@@ -232,7 +232,7 @@ def test_one_rank_of_64_is_named_while_the_mean_looks_fine(tmp_path: Path) -> No
                 losses[bad_rank] = 40.0
             recorders[0].step(step, loss=float(losses.mean()))
             for recorder, loss in zip(recorders, losses, strict=True):
-                recorder.rank(step, loss=float(loss))
+                recorder.rank_step(step, loss=float(loss))
     report = scan(Recording(tmp_path / "run"), Config())
     (incident,) = [item for item in report.incidents if item.severity > Severity.INFO]
     found = report.finding(incident.root)
