@@ -174,7 +174,7 @@ ranks/ events/ samples/                     the same
 - `<first>-<last>` are the writer's flushes that a shard covers. Small shards are merged; where a
   kill leaves a merged shard beside those it replaced, the wider range counts.
 - A relaunch into the same directory is a new attempt. Where attempts overlap in steps the latest is
-  the run's line; the earlier one stays readable.
+  the run's lineage (a view of that name in `rlprobe query`); the earlier one stays readable.
 - Every Parquet file carries `rlprobe.format_version` in its metadata. A newer one is refused with
   "upgrade rlprobe"; a torn or foreign one is named and left out."""
 

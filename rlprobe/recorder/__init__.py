@@ -4,7 +4,7 @@ recorder    the public class; appends and returns
 failure     what is known of an exception or of a last line
 snapshot    what must be copied on the training thread, and what need not be
 buffer      bounded queue between the threads; counts what it had to drop
-encode      rows -> Arrow tables, on the writer thread
+encode      rows of metrics under canonical names, on the writer thread
 rollouts    which rollouts are kept, and the ring that a critical event writes out
 sink        Parquet shards and their merging
 writer      the thread that drains the buffer; the only place that may block

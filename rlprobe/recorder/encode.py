@@ -6,7 +6,6 @@ tensors, text, None) are looked at one by one.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from rlprobe import schema
-from rlprobe.store import arrow
-from rlprobe.store.text import storable
+from rlprobe.store import codec
+from rlprobe.store.frame import Column
 from rlprobe.values import BoolArray, FloatArray, flat
 
 MetricRow = tuple[int, float, dict[str, Any]]  # step, time, metrics
@@ -38,28 +38,24 @@ class MetricEncoder:
     def encode(self, rows: Sequence[MetricRow], constants: dict[str, int]) -> pa.Table:
         """One Arrow table; `constants` are integer columns (attempt, rank) of one value."""
         size = len(rows)
-        steps = np.fromiter((row[0] for row in rows), np.int64, size)
-        micros = np.fromiter((row[1] * 1e6 for row in rows), np.float64, size).astype(np.int64)
-        made: dict[str, pa.Array] = {
-            "step": arrow.from_numpy(steps, pa.int64()),
-            "time": arrow.from_numpy(micros, arrow.MICROSECONDS),
+        keys: dict[str, NDArray[Any]] = {
+            "step": np.fromiter((row[0] for row in rows), np.int64, size),
+            "time": np.fromiter((row[1] for row in rows), np.float64, size),
+            **{name: np.full(size, value) for name, value in constants.items()},
         }
-        for name, value in constants.items():
-            made[name] = arrow.from_numpy(np.full(size, value, np.int32), pa.int32())
-        columns = self._columns([row[2] for row in rows])
-        return _assemble(self.table, made, columns, size)
+        return codec.metrics(self.table, keys, self._columns([row[2] for row in rows]))
 
-    def _columns(self, rows: list[dict[str, Any]]) -> dict[str, tuple[FloatArray, BoolArray]]:
-        columns: dict[str, tuple[FloatArray, BoolArray]] = {}
+    def _columns(self, rows: list[dict[str, Any]]) -> dict[str, Column]:
+        columns: dict[str, Column] = {}
         start, size = 0, len(rows)
         for keys, block in itertools.groupby(rows, key=tuple):
             members = list(block)
             for name, values, missing in self._block(keys, members):
                 if name not in columns:
-                    columns[name] = (np.full(size, np.nan), np.ones(size, dtype=np.bool_))
-                into, mask = columns[name]
+                    columns[name] = (np.full(size, np.nan), np.zeros(size, dtype=np.bool_))
+                into, valid = columns[name]
                 into[start : start + len(members)] = values
-                mask[start : start + len(members)] = missing
+                valid[start : start + len(members)] = ~missing
             start += len(members)
         return columns
 
@@ -76,7 +72,7 @@ class MetricEncoder:
             columns = {key: (matrix[:, at], whole) for at, key in enumerate(keys)}
         aliases = schema.aliases()[self.framework or "generic"]
         for name, (values, logged) in aliases.apply(columns).items():
-            yield _column(self.table, name), values, ~logged
+            yield codec.metric_name(self.table, name), values, ~logged
 
     def _careful(self, rows: list[dict[str, Any]]) -> dict[str, tuple[FloatArray, BoolArray]]:
         plain = [self._plain(row) for row in rows]
@@ -98,14 +94,6 @@ class MetricEncoder:
         return plain
 
 
-@functools.lru_cache(maxsize=4096)
-def _column(table: str, metric: str) -> str:
-    """The column of a metric: the names of a table's fixed columns are taken."""
-    name = storable(metric)
-    fixed = {column.name for column in schema.tables()[table].columns} - {"tokens_seen"}
-    return f"user/{name}" if name in fixed else name
-
-
 def _matrix(rows: list[dict[str, Any]]) -> FloatArray | None:
     """All values as a matrix (rows x keys); None if some value needs a closer look."""
     width = len(rows[0])
@@ -118,28 +106,6 @@ def _matrix(rows: list[dict[str, Any]]) -> FloatArray | None:
     if np.isnan(matrix).any() and any(value is None for row in rows for value in row.values()):
         return None
     return matrix
-
-
-def _assemble(
-    table: str,
-    made: dict[str, pa.Array],
-    columns: dict[str, tuple[FloatArray, BoolArray]],
-    size: int,
-) -> pa.Table:
-    fields = list(schema.arrow_fields(table))
-    arrays = [made.get(item.name) for item in fields]
-    for index, item in enumerate(fields):
-        if arrays[index] is None:
-            values = columns.pop(item.name, None)
-            arrays[index] = pa.nulls(size, item.type) if values is None else _doubles(*values)
-    for name in sorted(columns):
-        fields.append(pa.field(name, pa.float64()))
-        arrays.append(_doubles(*columns[name]))
-    return pa.table(arrays, schema=pa.schema(fields))
-
-
-def _doubles(values: FloatArray, missing: BoolArray) -> pa.Array:
-    return arrow.from_numpy(values, pa.float64(), missing)
 
 
 def _numbers(key: str, value: Any) -> dict[str, float]:

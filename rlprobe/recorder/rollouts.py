@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlprobe.errors import UsageError
 from rlprobe.store.text import plain_text, stable_id
-from rlprobe.values import flat
+from rlprobe.values import Rollout, flat
 
 _RING_BYTES = 64 * 1024 * 1024
 
@@ -72,65 +72,69 @@ class SamplePolicy:
 
 
 @dataclass
-class RolloutEncoder:
-    """Turns the arguments of `Recorder.samples` into rows, and keeps the ring.
+class RolloutSelector:
+    """Turns the arguments of `Recorder.samples` into rollouts, chooses, and keeps the ring.
 
     Runs on the writer thread. The choice of groups draws no random numbers.
     """
 
     policy: SamplePolicy
     _calls: int = 0
-    _ring: deque[list[dict[str, Any]]] = field(default_factory=deque)
+    _ring: deque[list[Rollout]] = field(default_factory=deque)
     _written: set[str] = field(default_factory=set)
 
-    def encode(self, step: int, attempt: int, rank: int, content: Mapping[str, Any]) -> list[Any]:
-        """The rows of one call that are to be written now."""
-        rows = _rows(step, attempt, rank, self._calls, content)
+    def select(
+        self, step: int, attempt: int, rank: int, content: Mapping[str, Any]
+    ) -> list[Rollout]:
+        """The rollouts of one call that are to be written now."""
+        rollouts = _rollouts(step, attempt, rank, self._calls, content)
         self._calls += 1
         if self.policy.ring_steps:
-            self._ring.append(rows)
+            self._ring.append(rollouts)
             self._trim_ring()
         if not self.policy.every or (self._calls - 1) % self.policy.every:
             return []
-        return self._finish(_telling(rows, self.policy.groups))
+        return self._finish(_telling(rollouts, self.policy.groups))
 
-    def ring(self, trigger: str) -> list[dict[str, Any]]:
-        """Rows of the ring that are not written yet, marked with what triggered this."""
-        rows = [row for call in self._ring for row in call if row["sample_id"] not in self._written]
+    def ring(self, trigger: str) -> list[Rollout]:
+        """Rollouts of the ring that are not written yet, marked with what triggered this."""
+        held = [rollout for call in self._ring for rollout in call]
         self._ring.clear()
-        return self._finish([(row, f"ring:{trigger}") for row in rows])
+        new = [rollout for rollout in held if rollout.sample_id not in self._written]
+        return self._finish([(rollout, f"ring:{trigger}") for rollout in new])
 
-    def _finish(self, chosen: Sequence[tuple[dict[str, Any], str]]) -> list[dict[str, Any]]:
-        finished = []
-        for row, reason in chosen:
-            self._written.add(row["sample_id"])
-            prompt, completion = row["prompt"], row["completion"]
-            finished.append(
-                {
-                    **row,
-                    "prompt_id": row["prompt_id"] or (stable_id(prompt) if prompt else None),
-                    "prompt": self.policy.shorten(prompt),
-                    "completion": self.policy.shorten(completion),
-                    "capture_reason": reason,
-                }
+    def _finish(self, chosen: Sequence[tuple[Rollout, str]]) -> list[Rollout]:
+        self._written.update(rollout.sample_id for rollout, _ in chosen)
+        return [
+            replace(
+                rollout,
+                prompt_id=rollout.prompt_id or _prompt_id(rollout.prompt),
+                prompt=self.policy.shorten(rollout.prompt),
+                completion=self.policy.shorten(rollout.completion),
+                capture_reason=reason,
             )
-        return finished
+            for rollout, reason in chosen
+        ]
 
     def _trim_ring(self) -> None:
         while len(self._ring) > self.policy.ring_steps or (
             len(self._ring) > 1 and _text_bytes(self._ring) > _RING_BYTES
         ):
             gone = self._ring.popleft()
-            self._written.difference_update(row["sample_id"] for row in gone)
+            self._written.difference_update(rollout.sample_id for rollout in gone)
 
 
-def _text_bytes(ring: deque[list[dict[str, Any]]]) -> int:
-    return sum(len(row["completion"] or "") for call in ring for row in call)
+def _prompt_id(prompt: str | None) -> str:
+    return stable_id(prompt) if prompt else ""
 
 
-def _rows(
+def _text_bytes(ring: deque[list[Rollout]]) -> int:
+    return sum(len(rollout.completion or "") for call in ring for rollout in call)
+
+
+def _rollouts(
     step: int, attempt: int, rank: int, call: int, content: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+) -> list[Rollout]:
     completions = [plain_text(item) for item in content["completions"]]
     size = len(completions)
     columns = {name: _column(content.get(name), size) for name in _FLOATS}
@@ -143,29 +147,30 @@ def _rows(
     truncated = _column(content.get("truncated"), size)
     ids = _spread(content.get("prompt_ids"), size)
     return [
-        {
-            "step": step,
-            "attempt": attempt,
-            "rank": rank,
-            "group_id": groups[index],
-            "sample_id": f"a{attempt}.s{step}.r{rank}.c{call}.{index}",
-            "prompt_id": None if ids[index] is None else str(ids[index]),
-            "prompt": prompts[index],
-            "completion": completions[index],
-            "reward": columns["rewards"][index],
-            "reward_components": [
-                (name, values[index])
-                for name, values in components.items()
-                if values[index] is not None
-            ],
-            "advantage": columns["advantages"][index],
-            "completion_length": _whole(lengths[index]),
-            "truncated": None if truncated[index] is None else bool(truncated[index]),
-            "logprob_mean": columns["logprob_means"][index],
-            "kl": columns["kls"][index],
-        }
+        Rollout(
+            step=step,
+            attempt=attempt,
+            rank=rank,
+            group_id=groups[index],
+            sample_id=f"a{attempt}.s{step}.r{rank}.c{call}.{index}",
+            prompt_id="" if ids[index] is None else str(ids[index]),
+            prompt=prompts[index],
+            completion=completions[index],
+            reward=columns["rewards"][index],
+            reward_components=_earned(components, index),
+            advantage=columns["advantages"][index],
+            completion_length=_whole(lengths[index]),
+            truncated=None if truncated[index] is None else bool(truncated[index]),
+            logprob_mean=columns["logprob_means"][index],
+            kl=columns["kls"][index],
+        )
         for index in range(size)
     ]
+
+
+def _earned(components: Mapping[str, list[float | None]], index: int) -> dict[str, float]:
+    values = ((name, column[index]) for name, column in components.items())
+    return {name: value for name, value in values if value is not None}
 
 
 _FLOATS = ("rewards", "advantages", "logprob_means", "kls")
@@ -207,30 +212,30 @@ def _groups(content: Mapping[str, Any], prompts: list[str | None], step: int) ->
     return [f"s{step}.g{seen.setdefault(prompt, len(seen))}" for prompt in prompts]
 
 
-def _telling(rows: list[dict[str, Any]], limit: int) -> list[tuple[dict[str, Any], str]]:
+def _telling(rollouts: list[Rollout], limit: int) -> list[tuple[Rollout, str]]:
     """Whole groups: the widest advantages, one flat group, then others in order."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(row["group_id"], []).append(row)
+    groups: dict[str, list[Rollout]] = {}
+    for rollout in rollouts:
+        groups.setdefault(rollout.group_id, []).append(rollout)
     order: dict[str, str] = {}
     if len(groups) > limit:
         widest = max(groups, key=lambda name: _reach(groups[name]))
         order[widest] = "widest advantages"
-        flat = next((name for name in groups if _flat(groups[name])), None)
-        if flat is not None:
-            order.setdefault(flat, "equal rewards")
+        equal = next((name for name in groups if _equal(groups[name])), None)
+        if equal is not None:
+            order.setdefault(equal, "equal rewards")
     for name in groups:
         order.setdefault(name, "all groups" if len(groups) <= limit else "first groups")
     chosen = list(order)[:limit]
-    return [(row, order[name]) for name in chosen for row in groups[name]]
+    return [(rollout, order[name]) for name in chosen for rollout in groups[name]]
 
 
-def _reach(group: list[dict[str, Any]]) -> float:
-    values = [abs(row["advantage"]) for row in group if row["advantage"] is not None]
+def _reach(group: list[Rollout]) -> float:
+    values = [abs(rollout.advantage) for rollout in group if rollout.advantage is not None]
     finite = [value for value in values if value == value]  # noqa: PLR0124 - NaN
     return max(finite, default=0.0)
 
 
-def _flat(group: list[dict[str, Any]]) -> bool:
-    rewards = [row["reward"] for row in group if row["reward"] is not None]
+def _equal(group: list[Rollout]) -> bool:
+    rewards = [rollout.reward for rollout in group if rollout.reward is not None]
     return len(rewards) > 1 and bool(flat(rewards))

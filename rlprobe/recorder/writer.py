@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import warnings
 from collections.abc import Iterable
@@ -10,9 +9,9 @@ from typing import Any
 
 from rlprobe import schema
 from rlprobe.recorder.buffer import Buffer, Row
-from rlprobe.recorder.rollouts import RolloutEncoder, SamplePolicy
+from rlprobe.recorder.rollouts import RolloutSelector, SamplePolicy
 from rlprobe.recorder.sink import Sink
-from rlprobe.store.text import storable
+from rlprobe.values import Event, Rollout
 
 _RETRIED_ROWS = 200_000  # rows kept for another try while the disk cannot be written
 
@@ -57,7 +56,7 @@ class Writer:
         self._metrics = {
             name: MetricEncoder(name, self._framework, self._reject) for name in ("steps", "ranks")
         }
-        self._rollouts = RolloutEncoder(self._policy)
+        self._rollouts = RolloutSelector(self._policy)
 
     def _reset_thread(self) -> None:
         self._lock = threading.RLock()
@@ -112,7 +111,7 @@ class Writer:
             try:
                 self._take(self.buffer.drain())
                 if trigger:
-                    self._waiting["samples"] += self._rollouts.ring(trigger)
+                    self._take_rollouts(self._rollouts.ring(trigger))
                 written = [self._write(table) for table in schema.TABLES]
             except Exception as error:
                 self.fail("flush", error)
@@ -130,26 +129,33 @@ class Writer:
 
     def _take_row(self, table: str, step: int | None, moment: float, content: Any) -> None:
         if table == "events":
-            self._waiting["events"].append(self._event(step, moment, content))
+            self._take_event(step, moment, content)
             return
         number = int(step)  # type: ignore[arg-type]
         self.last_step = number if self.last_step is None else max(number, self.last_step)
         if table == "samples":
-            rows = self._rollouts.encode(number, self.attempt, self.rank, content)
-            self._waiting["samples"] += rows
+            self._take_rollouts(self._rollouts.select(number, self.attempt, self.rank, content))
             return
         self._waiting[table].append((number, moment, content))
 
-    def _event(self, step: int | None, moment: float, content: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "time": int(moment * 1e6),
-            "step": None if step is None else int(step),
-            "attempt": self.attempt,
-            "rank": self.rank,
-            "kind": storable(str(content["kind"])),
-            "message": storable(str(content["message"])),
-            "data": storable(json.dumps(content["data"], default=str)),
-        }
+    def _take_event(self, step: int | None, moment: float, content: dict[str, Any]) -> None:
+        from rlprobe.store import codec
+
+        event = Event(
+            kind=str(content["kind"]),
+            step=None if step is None else int(step),
+            time=moment,
+            attempt=self.attempt,
+            rank=self.rank,
+            message=str(content["message"]),
+            data=content["data"],
+        )
+        self._waiting["events"].append(codec.event_row(event))
+
+    def _take_rollouts(self, rollouts: Iterable[Rollout]) -> None:
+        from rlprobe.store import codec
+
+        self._waiting["samples"] += [codec.rollout_row(rollout) for rollout in rollouts]
 
     def _write(self, table: str) -> bool:
         rows = self._waiting[table]
@@ -168,14 +174,14 @@ class Writer:
         return True
 
     def _encode(self, table: str, rows: list[Any]) -> Any:
-        from rlprobe.store import arrow
+        from rlprobe.store import codec
 
         if table in self._metrics:
             constants = {"attempt": self.attempt}
             if table == "ranks":
                 constants["rank"] = self.rank
             return self._metrics[table].encode(rows, constants)
-        return arrow.table_of(rows, schema.arrow_fields(table))
+        return codec.rows(table, rows)
 
     def _reject(self, name: str) -> None:
         self.health["values_that_are_no_numbers"] = (
@@ -216,5 +222,5 @@ class Writer:
         self.buffer.clear()
         self._waiting = {name: [] for name in schema.TABLES}
         self.health = {}
-        self._rollouts = RolloutEncoder(self._policy)
+        self._rollouts = RolloutSelector(self._policy)
         self.sink.after_fork()

@@ -41,13 +41,13 @@ class Context:
 
     @cached_property
     def _rows(self) -> BoolArray | None:
-        return self.run.steps.on_line(self._ends)
+        return self.run.steps.in_lineage(self._ends)
 
     @cached_property
     def steps(self) -> Any:
         """Distinct logged steps of the run's line, ascending."""
         frame = self.run.steps if len(self.run.steps) else self.run.ranks
-        rows = frame.on_line(self._ends)
+        rows = frame.in_lineage(self._ends)
         steps = frame.step if rows is None else frame.step[rows]
         if bool((steps[1:] > steps[:-1]).all()):
             return steps
@@ -105,7 +105,7 @@ class Context:
     def rank_series(self, metric: str) -> Mapping[int, Series]:
         """One metric of each rank that reported it."""
         ranks = self.run.ranks
-        return ranks.series_by_rank(metric, ranks.on_line(self._ends))
+        return ranks.series_by_rank(metric, ranks.in_lineage(self._ends))
 
     @cached_property
     def has_ranks(self) -> bool:

@@ -199,7 +199,7 @@ def _nearest(run: Run, step: int) -> str:
 def _seen_by(frame: Frame, attempt: int) -> BoolArray:
     past: BoolArray = frame.attempt <= attempt
     ends = takeovers(frame.step[past], frame.attempt[past])
-    on_line = frame.on_line(ends)
+    on_line = frame.in_lineage(ends)
     return past if on_line is None else past & on_line
 
 

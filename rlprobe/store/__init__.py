@@ -3,6 +3,7 @@
 files       atomic, durable file operations
 layout      names: where everything lies in a run directory
 text        text as it can be stored
+codec       events, rollouts and rows of metrics <-> rows of the tables
 shards      Parquet shards: written, listed, merged
 compaction  the shards of finished writers, merged
 manifest    run.json and the attempts

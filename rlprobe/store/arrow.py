@@ -18,18 +18,24 @@ from rlprobe.values import BoolArray, FloatArray, IntArray
 MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 
-def from_numpy(
-    values: NDArray[Any], kind: pa.DataType, missing: BoolArray | None = None
-) -> pa.Array:
-    """A fixed-width array (integers, doubles, timestamps as int64) without a copy of the values."""
+def from_numpy(values: NDArray[Any], kind: pa.DataType, valid: BoolArray | None = None) -> pa.Array:
+    """A fixed-width array (integers, doubles, timestamps as int64) without a copy of the values.
+
+    Args:
+        valid: False is null; None where none is.
+    """
     values = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(kind, len(values), [_bitmap(missing), pa.py_buffer(values)])
+    return pa.Array.from_buffers(kind, len(values), [_bitmap(valid), pa.py_buffer(values)])
 
 
-def _bitmap(missing: BoolArray | None) -> pa.Buffer | None:
-    if missing is None or not missing.any():
+def _bitmap(valid: BoolArray | None) -> pa.Buffer | None:
+    if valid is None or valid.all():
         return None
-    return pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def _known(values: Sequence[Any]) -> BoolArray:
+    return np.fromiter((value is not None for value in values), np.bool_, len(values))
 
 
 def from_list(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -38,22 +44,21 @@ def from_list(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return _strings(values)
     if pa.types.is_map(kind):
         return _maps(values, kind)
-    missing = np.fromiter((value is None for value in values), np.bool_, len(values))
+    valid = _known(values)
     if pa.types.is_boolean(kind):
         bits = np.fromiter((bool(value) for value in values), np.bool_, len(values))
         packed = pa.py_buffer(np.packbits(bits, bitorder="little"))
-        return pa.Array.from_buffers(kind, len(values), [_bitmap(missing), packed])
+        return pa.Array.from_buffers(kind, len(values), [_bitmap(valid), packed])
     width = {4: np.int32, 8: np.int64}[kind.bit_width // 8]
     wanted = np.float64 if pa.types.is_floating(kind) else width
     filled = [0 if value is None else value for value in values]
-    return from_numpy(np.array(filled, dtype=wanted), kind, missing)
+    return from_numpy(np.array(filled, dtype=wanted), kind, valid)
 
 
 def _strings(values: Sequence[str | None]) -> pa.Array:
     encoded = [b"" if value is None else value.encode() for value in values]
-    missing = np.fromiter((value is None for value in values), np.bool_, len(values))
     offsets = _offsets([len(item) for item in encoded])
-    buffers = [_bitmap(missing), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    buffers = [_bitmap(_known(values)), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
 
 
@@ -61,10 +66,9 @@ def _maps(values: Sequence[Sequence[tuple[str, float]] | None], kind: pa.DataTyp
     entries = [entry for value in values for entry in value or ()]
     keys = _strings([key for key, _ in entries])
     numbers = from_list([number for _, number in entries], pa.float64())
-    missing = np.fromiter((value is None for value in values), np.bool_, len(values))
     offsets = _offsets([len(value or ()) for value in values])
     pairs = pa.StructArray.from_arrays([keys, numbers], fields=[kind.key_field, kind.item_field])
-    buffers = [_bitmap(missing), pa.py_buffer(offsets)]
+    buffers = [_bitmap(_known(values)), pa.py_buffer(offsets)]
     return pa.Array.from_buffers(kind, len(values), buffers, children=[pairs])
 
 

@@ -1,4 +1,4 @@
-"""Rows of a steps or ranks table as columns, and the run's line through its attempts."""
+"""Rows of a steps or ranks table as columns, and the run's lineage through its attempts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from rlprobe.values import BoolArray, FloatArray, IntArray, Series
 
-LoadColumn = Callable[[str], tuple[FloatArray, BoolArray]]
+Column = tuple[FloatArray, BoolArray]  # values, and whether each was logged
+LoadColumn = Callable[[str], Column]
 
 
 @dataclass(frozen=True)
@@ -32,20 +33,20 @@ class Frame:
     def __len__(self) -> int:
         return len(self.step)
 
-    def on_line(self, ends: Mapping[int, int]) -> BoolArray | None:
-        """Which rows are the run's line; None when all are.
+    def in_lineage(self, ends: Mapping[int, int]) -> BoolArray | None:
+        """Which rows are the run's lineage; None when all are.
 
         Args:
             ends: for each attempt that a later one overtook, the step at which it did. A row of an
-                earlier attempt at or after that step is off the line; it stays readable.
+                earlier attempt at or after that step is off the lineage; it stays readable.
         """
         if not ends:
             return None
         limit = np.full(len(self.step), np.iinfo(np.int64).max)
         for attempt, end in ends.items():
             limit[self.attempt == attempt] = end
-        kept: BoolArray = self.step < limit
-        return None if bool(kept.all()) else kept
+        rows: BoolArray = self.step < limit
+        return None if bool(rows.all()) else rows
 
     def series(self, name: str, rows: BoolArray | None = None) -> Series | None:
         """One metric as a series over these rows; None if it was never logged.
@@ -107,7 +108,7 @@ def empty_frame() -> Frame:
 
 def frame_of(
     step: IntArray,
-    columns: Mapping[str, tuple[FloatArray, BoolArray]],
+    columns: Mapping[str, Column],
     *,
     attempt: IntArray | None = None,
     rank: IntArray | None = None,

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import math
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from rlprobe import schema
 from rlprobe.errors import UsageError
-from rlprobe.store import arrow, layout, manifest, shards
-from rlprobe.store.frame import Frame
+from rlprobe.store import codec, layout, manifest, shards
+from rlprobe.store.frame import Column, Frame
 from rlprobe.store.run import Run, RunInfo
-from rlprobe.values import Attempt, BoolArray, Event, IntArray, Rollout
+from rlprobe.values import Attempt, Event, IntArray
 
 _ROWS = 262_144  # of metrics per shard
 _CELLS = 33_554_432  # of metrics per shard
@@ -73,7 +70,8 @@ def _write_all(run: Run, directory: Path) -> None:
 def _facts(run: Run, info: RunInfo) -> dict[str, Any]:
     problems = [f"{problem.path}: {problem.message}" for problem in run.problems]
     rest = len(problems) - _MOST_PROBLEMS
-    told = problems[:_MOST_PROBLEMS] + ([f"{rest:,} more problems"] if rest > 0 else [])
+    if rest > 0:
+        problems[_MOST_PROBLEMS:] = [f"{rest:,} more problems"]
     return {
         "id": info.id,
         "source": info.source,
@@ -83,7 +81,7 @@ def _facts(run: Run, info: RunInfo) -> dict[str, Any]:
         "model": info.model,
         "world_size": info.world_size,
         "config": dict(info.settings),
-        "notes": [*info.notes, *told],
+        "notes": [*info.notes, *problems],
         "records_end": info.records_end,
     }
 
@@ -100,87 +98,36 @@ def _metrics(table: str, frame: Frame) -> Iterator[Page]:
 
 
 def _metric_page(table: str, frame: Frame, rows: IntArray) -> pa.Table:
-    micros = np.nan_to_num(frame.time[rows] * 1e6, nan=layout.NO_TIME).astype(np.int64)
-    made: dict[str, pa.Array] = {
-        "step": arrow.from_numpy(frame.step[rows], pa.int64()),
-        "attempt": arrow.from_numpy(frame.attempt[rows].astype(np.int32), pa.int32()),
-        "rank": arrow.from_numpy(frame.rank[rows].astype(np.int32), pa.int32()),
-        "time": arrow.from_numpy(micros, arrow.MICROSECONDS),
-        "tokens_seen": pa.nulls(len(rows), pa.float64()),
+    keys = {
+        "step": frame.step[rows],
+        "attempt": frame.attempt[rows],
+        "rank": frame.rank[rows],
+        "time": frame.time[rows],
     }
-    fields = list(schema.arrow_fields(table))
-    fixed = {field.name for field in fields} - {"tokens_seen"}
-    columns = {_column_name(name, fixed): _column(frame, name, rows) for name in frame.names}
-    made.update({name: column for name, column in columns.items() if name == "tokens_seen"})
-    arrays = [made[field.name] for field in fields]
-    for name in sorted(columns.keys() - made.keys()):
-        fields.append(pa.field(name, pa.float64()))
-        arrays.append(columns[name])
-    return pa.table(arrays, schema=pa.schema(fields))
+    columns = {codec.metric_name(table, name): _column(frame, name, rows) for name in frame.names}
+    return codec.metrics(table, keys, columns)
 
 
-def _column_name(name: str, fixed: set[str]) -> str:
-    plain = _text(name) or ""
-    return f"user/{plain}" if plain in fixed else plain
-
-
-def _column(frame: Frame, name: str, rows: IntArray) -> pa.Array:
+def _column(frame: Frame, name: str, rows: IntArray) -> Column:
     values, valid = frame.load(name)
-    missing: BoolArray = ~valid[rows]
-    return arrow.from_numpy(values[rows].astype(np.float64, copy=False), pa.float64(), missing)
+    return values[rows], valid[rows]
 
 
 def _events(events: tuple[Event, ...]) -> Iterator[Page]:
     for attempt in sorted({event.attempt for event in events}):
-        rows = [_event_row(event) for event in events if event.attempt == attempt]
-        yield attempt, arrow.table_of(rows, schema.arrow_fields("events"))
-
-
-def _event_row(event: Event) -> dict[str, Any]:
-    known = math.isfinite(event.time)
-    return {
-        "time": int(event.time * 1e6) if known else layout.NO_TIME,
-        "step": event.step,
-        "attempt": event.attempt,
-        "rank": event.rank,
-        "kind": _text(event.kind),
-        "message": _text(event.message),
-        "data": _text(json.dumps(dict(event.data), default=str)),
-    }
+        own = (event for event in events if event.attempt == attempt)
+        yield attempt, codec.rows("events", map(codec.event_row, own))
 
 
 def _samples(run: Run) -> Iterator[Page]:
-    waiting: dict[int, list[dict[str, Any]]] = {}
+    waiting: dict[int, list[codec.Row]] = {}
     for step in run.sample_steps():
         for rollout in run.rollouts(step):
-            waiting.setdefault(rollout.attempt, []).append(_sample_row(rollout))
+            waiting.setdefault(rollout.attempt, []).append(codec.rollout_row(rollout))
         for attempt, rows in waiting.items():
             if len(rows) >= _ROLLOUTS:
-                yield attempt, _sample_page(rows)
+                yield attempt, codec.rows("samples", rows)
                 waiting[attempt] = []
     for attempt, rows in waiting.items():
         if rows:
-            yield attempt, _sample_page(rows)
-
-
-def _sample_page(rows: list[dict[str, Any]]) -> pa.Table:
-    return arrow.table_of(rows, schema.arrow_fields("samples"))
-
-
-def _sample_row(rollout: Rollout) -> dict[str, Any]:
-    names = (column.name for column in schema.tables()["samples"].columns)
-    row: Mapping[str, Any] = {name: getattr(rollout, name) for name in names}
-    return {name: _storable(value) for name, value in row.items()}
-
-
-def _storable(value: Any) -> Any:
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, Mapping):
-        return [(_text(key), number) for key, number in value.items()]
-    return value
-
-
-def _text(text: str | None) -> str | None:
-    """Lone surrogates cannot be stored as UTF-8; they are written as escapes."""
-    return None if text is None else text.encode("utf-8", "backslashreplace").decode("utf-8")
+            yield attempt, codec.rows("samples", rows)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from rlprobe import schema
 from rlprobe._lazy import cached_property
 from rlprobe.errors import InputError
-from rlprobe.store import arrow, layout, manifest, shards
+from rlprobe.store import arrow, codec, layout, manifest, shards
 from rlprobe.store.frame import Frame, empty_frame
 from rlprobe.store.run import RunInfo
-from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray, Problem, Rollout
+from rlprobe.values import Attempt, BoolArray, Event, IntArray, Problem, Rollout
 
 _EAGER_SHARDS = 64  # above this, opening every shard once per metric costs more than memory
 
@@ -63,8 +63,7 @@ class Recording:
         )
 
     def _attempts(self) -> tuple[Attempt, ...]:
-        found = manifest.attempts(self.path)
-        return tuple(self._with_span(attempt) for attempt in found)
+        return tuple(self._with_span(attempt) for attempt in manifest.attempts(self.path))
 
     def _with_span(self, attempt: Attempt) -> Attempt:
         steps = self.steps.step[self.steps.attempt == attempt.number]
@@ -91,29 +90,18 @@ class Recording:
         opened = self._open(table)
         if not opened:
             return empty_frame()
-        fixed = {column.name for column in schema.tables()[table].columns} - {"tokens_seen"}
         present = {name for file in opened for name in file.schema_arrow.names}
         if len(opened) > _EAGER_SHARDS:
             whole = shards.concat([file.read(use_threads=False) for file in opened])
-            read = whole.select
-        else:
-            read = _lazy_reader(opened)
-        keys = read([name for name in ("step", "attempt", "rank", "time") if name in present])
-        return Frame(
-            step=arrow.integers(keys["step"]),
-            attempt=arrow.integers(keys["attempt"]),
-            rank=_ranks(keys),
-            time=_seconds(arrow.integers(keys["time"])),
-            names=tuple(sorted(present - fixed)),
-            load=lambda name: arrow.floats(read([name]).column(0)),
-        )
+            return codec.frame(table, present, whole.select)
+        return codec.frame(table, present, _lazy_reader(opened))
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
         """Events in order of time."""
-        rows, problems = shards.read_rows(self.path / "events")
-        self._problems.extend(problems)
-        return tuple(_event(row) for row in sorted(rows, key=lambda row: row["time"]))
+        files = self._open("events")
+        events = [event for file in files for event in codec.events(file.read(use_threads=False))]
+        return tuple(sorted(events, key=lambda event: 0.0 if isnan(event.time) else event.time))
 
     @cached_property
     def _sample_files(self) -> list[pq.ParquetFile]:
@@ -131,23 +119,22 @@ class Recording:
 
     def rollouts(self, step: int) -> tuple[Rollout, ...]:
         """Rollouts of one step, group by group, all attempts. Ring copies are told only once."""
-        rows: dict[str, Rollout] = {}
+        rollouts: dict[str, Rollout] = {}
         for file, steps in zip(self._sample_files, self._sample_steps, strict=True):
             if (steps == step).any():
-                for row in _rows_at(file, steps == step):
-                    rollout = _rollout(row)
-                    rows.setdefault(rollout.sample_id, rollout)
-        return tuple(sorted(rows.values(), key=lambda row: (row.attempt, row.rank, row.group_id)))
+                for part in _slices(file.read(use_threads=False), steps == step):
+                    for rollout in codec.rollouts(part):
+                        rollouts.setdefault(rollout.sample_id, rollout)
+        return tuple(
+            sorted(rollouts.values(), key=lambda one: (one.attempt, one.rank, one.group_id))
+        )
 
 
-def _rows_at(file: pq.ParquetFile, chosen: BoolArray) -> list[dict[str, Any]]:
-    """Chosen rows, reading whole row groups but turning no others into objects."""
-    table = file.read(use_threads=False)
-    found: list[dict[str, Any]] = []
+def _slices(table: pa.Table, chosen: BoolArray) -> Iterator[pa.Table]:
+    """The chosen rows: whole row groups are read, but no others are turned into objects."""
     for first in np.flatnonzero(chosen & ~np.append(False, chosen[:-1])):
         length = int(np.argmin(np.append(chosen[first:], False)))
-        found.extend(table.slice(int(first), length).to_pylist())
-    return found
+        yield table.slice(int(first), length)
 
 
 def _lazy_reader(opened: list[pq.ParquetFile]) -> Any:
@@ -167,38 +154,6 @@ def _with_nulls(part: pa.Table | None, names: list[str], file: pq.ParquetFile) -
         return part.select(names)
     size = file.metadata.num_rows
     return pa.table({name: pa.nulls(size, pa.float64()) for name in names})
-
-
-def _ranks(keys: pa.Table) -> IntArray:
-    if "rank" in keys.column_names:
-        return arrow.integers(keys["rank"])
-    return np.zeros(len(keys), dtype=np.int64)
-
-
-def _seconds(micros: IntArray) -> FloatArray:
-    """Seconds since the epoch; NaN for the epoch itself, which stands for a time not known."""
-    return np.where(micros == layout.NO_TIME, np.nan, micros / 1e6)
-
-
-def _event(row: Mapping[str, Any]) -> Event:
-    try:
-        data = json.loads(row["data"] or "{}")
-    except ValueError:
-        data = {}
-    return Event(
-        kind=row["kind"],
-        step=row["step"],
-        time=float(_seconds(np.array([row["time"]]))[0]),
-        attempt=row["attempt"],
-        rank=row["rank"],
-        message=row["message"] or "",
-        data=data if isinstance(data, dict) else {"value": data},
-    )
-
-
-def _rollout(row: Mapping[str, Any]) -> Rollout:
-    components = dict(row["reward_components"] or ())
-    return Rollout(**{**row, "reward_components": components})
 
 
 def _health_sentence(totals: Mapping[str, int]) -> str:

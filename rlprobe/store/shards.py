@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlprobe import schema
 from rlprobe.errors import NewerFormatError
-from rlprobe.store import arrow, files, layout
+from rlprobe.store import files, layout
 from rlprobe.values import Problem
 
 FORMAT_KEY = b"rlprobe.format_version"
@@ -169,16 +168,3 @@ def _size_class(name: layout.ShardName) -> int:
         flushes //= FAN_IN
         size += 1
     return size
-
-
-def read_rows(directory: Path) -> tuple[list[dict[str, Any]], list[Problem]]:
-    """A small table (events) as one dictionary per row; `time` is in microseconds."""
-    opened, problems = open_table(directory)
-    rows: list[dict[str, Any]] = []
-    for file in opened:
-        table = file.read(use_threads=False)
-        # As a timestamp, `time` would make to_pylist import pandas.
-        micros = arrow.from_numpy(arrow.integers(table["time"]), pa.int64())
-        position = table.schema.get_field_index("time")
-        rows.extend(table.set_column(position, "time", micros).to_pylist())
-    return rows, problems

@@ -1,4 +1,6 @@
-"""A run's tables as DuckDB views: steps, ranks, events, samples, and `line`, the run's line.
+"""A run's tables as DuckDB views: steps, ranks, events, samples, and `lineage` of the run.
+
+`lineage` holds, of each step, the row that the latest attempt logged; `line` is its earlier name.
 
 Nothing but reading is possible: statements other than queries are refused, and the connection can
 touch neither files nor settings. The views stand on Arrow data sets over the live shards, so that
@@ -7,25 +9,21 @@ DuckDB reads only the columns and rows a query asks for.
 
 from __future__ import annotations
 
-import json
-import math
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from rlprobe import schema
 from rlprobe.errors import NewerFormatError, UsageError
-from rlprobe.store import layout, shards
+from rlprobe.store import arrow, codec, layout, shards
 from rlprobe.store.frame import Frame
 from rlprobe.store.recording import Recording
 from rlprobe.store.run import Run
-from rlprobe.values import Event, Problem, Rollout
+from rlprobe.values import Problem
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
@@ -33,16 +31,17 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
-# A row of an earlier attempt is off the line from the first step of any later attempt on.
-_LINE = """
-CREATE VIEW line AS
+# A row of an earlier attempt is off the lineage from the first step of any later attempt on.
+_LINEAGE = """
+CREATE VIEW lineage AS
 SELECT steps.* FROM steps JOIN (
     SELECT attempt, min(first) OVER (
         ORDER BY attempt DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS overtaken
     FROM (SELECT attempt, min(step) AS first FROM steps GROUP BY attempt)
 ) USING (attempt)
-WHERE overtaken IS NULL OR step < overtaken
+WHERE overtaken IS NULL OR step < overtaken;
+CREATE VIEW line AS SELECT * FROM lineage
 """
 
 
@@ -65,7 +64,7 @@ def query(run: Run, statement: str) -> Result:
     with duckdb.connect(":memory:", config=_SETTINGS) as connection:
         for table in schema.TABLES:
             connection.register(table, _source(run, table, problems))
-        connection.execute(_LINE)
+        connection.execute(_LINEAGE)
         connection.execute("SET lock_configuration = true")
         try:
             _check(connection, statement)
@@ -79,7 +78,7 @@ def query(run: Run, statement: str) -> Result:
 
 
 def _check(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
-    kinds = [found.type for found in connection.extract_statements(statement)]
+    kinds = [part.type for part in connection.extract_statements(statement)]
     allowed = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
     if len(kinds) != 1 or kinds[0] not in allowed:
         raise UsageError(
@@ -90,7 +89,7 @@ def _check(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
 
 def _hint(error: duckdb.Error) -> str:
     if isinstance(error, duckdb.CatalogException):
-        return f"Tables: {', '.join((*schema.TABLES, 'line'))}."
+        return f"Tables: {', '.join((*schema.TABLES, 'lineage'))}."
     if isinstance(error, duckdb.BinderException):
         return "`DESCRIBE steps` lists the columns; names with `/` need double quotes."
     return ""
@@ -109,12 +108,12 @@ def _dataset(directory: Path, problems: list[Problem]) -> Any:
     for name in layout.live_shards(layout.list_shards(directory)):
         path = directory / str(name)
         try:
-            found = shards.open_shard(path).schema_arrow.remove_metadata()
+            own = shards.open_shard(path).schema_arrow.remove_metadata()
         except (ValueError, NewerFormatError) as error:
             problems.append(Problem(str(path), f"left out: {error}"))
             continue
         readable.append(str(path))
-        schemas.append(found)
+        schemas.append(own)
     # Metric columns differ from shard to shard; a column that a shard lacks reads as null there.
     whole = pa.unify_schemas(schemas, promote_options="permissive")
     if not readable:
@@ -123,51 +122,23 @@ def _dataset(directory: Path, problems: list[Problem]) -> Any:
 
 
 def _from_frame(frame: Frame, table: str) -> pa.Table:
-    keys: dict[str, Any] = {
-        "step": frame.step,
-        "attempt": frame.attempt.astype(np.int32),
-        "rank": frame.rank.astype(np.int32),
-        "time": [_moment(seconds) for seconds in frame.time.tolist()],
-    }
-    metrics = {name: _column(frame, name) for name in frame.names}
-    fields = {field.name: field.type for field in schema.arrow_fields(table)}
-    fixed = {name: pa.array(keys[name], type=kind) for name, kind in fields.items() if name in keys}
-    return pa.table({**fixed, **metrics})
-
-
-def _column(frame: Frame, name: str) -> pa.Array:
-    values, valid = frame.load(name)
-    return pa.array(values, mask=~valid)
+    keys = {"step": frame.step, "attempt": frame.attempt, "rank": frame.rank, "time": frame.time}
+    columns = {codec.metric_name(table, name): frame.load(name) for name in frame.names}
+    stored = codec.metrics(table, keys, columns)
+    fixed = [column.name for column in schema.tables()[table].columns if column.name in keys]
+    return _without_unknown_times(stored.select([*fixed, *sorted(columns)]))
 
 
 def _from_rows(run: Run, table: str) -> pa.Table:
-    fields = pa.schema(schema.arrow_fields(table))
-    rows = [_event(event) for event in run.events] if table == "events" else _samples(run)
-    columns = {field.name: [row.get(field.name) for row in rows] for field in fields}
-    nullable = [pa.field(field.name, field.type) for field in fields]
-    return pa.table(columns, schema=pa.schema(nullable))
+    if table == "events":
+        return _without_unknown_times(codec.rows(table, map(codec.event_row, run.events)))
+    rollouts = (rollout for step in run.sample_steps() for rollout in run.rollouts(step))
+    return codec.rows(table, map(codec.rollout_row, rollouts))
 
 
-def _event(event: Event) -> dict[str, Any]:
-    return {
-        "time": _moment(event.time),
-        "step": event.step,
-        "attempt": event.attempt,
-        "rank": event.rank,
-        "kind": event.kind,
-        "message": event.message,
-        "data": json.dumps(dict(event.data), default=str),
-    }
-
-
-def _samples(run: Run) -> list[dict[str, Any]]:
-    return [_sample(rollout) for step in run.sample_steps() for rollout in run.rollouts(step)]
-
-
-def _sample(rollout: Rollout) -> dict[str, Any]:
-    row = asdict(rollout)
-    return {**row, "reward_components": list(rollout.reward_components.items())}
-
-
-def _moment(seconds: float) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if math.isfinite(seconds) else None
+def _without_unknown_times(stored: pa.Table) -> pa.Table:
+    """A log that does not tell when: null rather than what a recording writes for it."""
+    micros = arrow.integers(stored["time"])
+    times = arrow.from_numpy(micros, arrow.MICROSECONDS, micros != layout.NO_TIME)
+    place = stored.schema.get_field_index("time")
+    return stored.set_column(place, pa.field("time", times.type), times)

@@ -434,3 +434,19 @@ def test_the_world_size_is_that_of_the_ranks(tmp_path: Path) -> None:
         Recorder(tmp_path, rank=rank, world_size=1, launch="L").close()
     (attempt,) = Recording(tmp_path).info.attempts
     assert attempt.world_size == 4
+
+
+def test_a_rollout_that_no_column_holds_costs_no_other(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        recorder.samples(
+            1,
+            prompts=["p", "p"],
+            completions=["a", "b"],
+            group_ids=["\ud800", "\ud800"],
+            completion_lengths=[2**40, 7],
+        )
+        recorder.samples(2, prompts=["p"], completions=["c"])
+    run = Recording(tmp_path)
+    assert [rollout.completion_length for rollout in run.rollouts(1)] == [None, 7]
+    assert [rollout.completion for rollout in run.rollouts(2)] == ["c"]
+    assert run.info.health == ""

@@ -58,12 +58,13 @@ def test_a_shard_that_was_merged_away_is_not_counted_twice(tmp_path: Path) -> No
     assert ask(Recording(tmp_path), "SELECT count(*) FROM steps") == [(2,)]
 
 
-def test_the_line_leaves_out_what_a_later_attempt_overtook(tmp_path: Path) -> None:
+def test_the_lineage_leaves_out_what_a_later_attempt_overtook(tmp_path: Path) -> None:
     write(tmp_path, 1, 0, [1, 2, 3], loss=1.0)
     write(tmp_path, 2, 0, [3, 4], loss=2.0)
     write(tmp_path, 3, 0, [2], loss=3.0)
-    rows = ask(Recording(tmp_path), "SELECT step, attempt FROM line ORDER BY step")
+    rows = ask(Recording(tmp_path), "SELECT step, attempt FROM lineage ORDER BY step")
     assert rows == [(1, 1), (2, 3)]
+    assert ask(Recording(tmp_path), "SELECT step, attempt FROM line ORDER BY step") == rows
     assert ask(Recording(tmp_path), "SELECT count(*) FROM steps") == [(6,)]
 
 
@@ -84,7 +85,7 @@ def test_tables_without_shards_are_empty(tmp_path: Path) -> None:
 def test_a_directory_may_have_any_name(tmp_path: Path) -> None:
     run = tmp_path / "it's [1]* ?é"
     write(run, 1, 0, [1], loss=0.5)
-    assert ask(Recording(run), "SELECT step FROM line") == [(1,)]
+    assert ask(Recording(run), "SELECT step FROM lineage") == [(1,)]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,10 @@ def test_a_foreign_log_has_the_same_tables() -> None:
     rollout = Rollout(1, "g", "s", completion="text", reward_components={"format": 0.1})
     event = Event("checkpoint", 1, time=10.0, data={"path": "c"})
     run = TableRun(RunInfo("a", "a", "jsonl"), frame, events=[event], rollouts=[rollout])
-    assert ask(run, "SELECT step, loss, time FROM line") == [(1, 1.0, None), (2, None, None)]
+    assert ask(run, "SELECT step, loss, time FROM lineage") == [(1, 1.0, None), (2, None, None)]
     assert ask(run, "SELECT data->>'path' FROM events") == [("c",)]
     assert ask(run, "SELECT reward_components['format'] FROM samples") == [(0.1,)]
+    assert ask(run, "SELECT prompt_id, capture_reason FROM samples") == [(None, None)]
     assert ask(run, "SELECT count(*) FROM ranks") == [(0,)]
+    columns = [row[0] for row in ask(run, "DESCRIBE steps")]
+    assert columns == ["step", "attempt", "time", "loss"]

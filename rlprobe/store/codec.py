@@ -1,0 +1,200 @@
+"""What a run is made of <-> the rows of a recording's tables. The only place that knows both.
+
+Recorder and importers write through it, recordings are read through it, and SQL sees a log that
+nobody recorded through it. null is not logged, NaN is a value; a text that is not known is null.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rlprobe import schema
+from rlprobe.store import arrow, layout
+from rlprobe.store.frame import Column, Frame
+from rlprobe.store.text import storable
+from rlprobe.values import Event, FloatArray, IntArray, Rollout
+
+Row = dict[str, Any]  # a row of events or samples, as it is stored
+_KEYS = ("step", "attempt", "rank", "time")
+_INT32 = 2**31  # no length is as large
+
+# --- metrics --------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=4096)
+def metric_name(table: str, name: str) -> str:
+    """The column of a metric: its name, or `user/…` where the table has a key of that name."""
+    text = storable(name)
+    return f"user/{text}" if text in _fixed(table) else text
+
+
+def _fixed(table: str) -> set[str]:
+    """Columns of a table that are no metrics."""
+    return {column.name for column in schema.tables()[table].columns} - {"tokens_seen"}
+
+
+def metrics(table: str, keys: Mapping[str, Any], columns: Mapping[str, Column]) -> pa.Table:
+    """Rows of metrics (`steps` or `ranks`) as they are stored.
+
+    Args:
+        keys: one value per row for each key of the table: `step`, `attempt`, `rank`, and `time` in
+            seconds since the epoch (NaN: not known).
+        columns: values and validity by `metric_name`.
+    """
+    size = len(keys["step"])
+    fields = list(schema.arrow_fields(table))
+    names = {field.name for field in fields}
+    arrays = []
+    for field in fields:
+        if field.name in keys:
+            arrays.append(_key(field, keys[field.name]))
+        elif field.name in columns:
+            arrays.append(_doubles(*columns[field.name]))
+        else:
+            arrays.append(pa.nulls(size, field.type))
+    for name in sorted(columns.keys() - names):
+        fields.append(pa.field(name, pa.float64()))
+        arrays.append(_doubles(*columns[name]))
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+def _doubles(values: FloatArray, valid: Any) -> pa.Array:
+    return arrow.from_numpy(values.astype(np.float64, copy=False), pa.float64(), valid)
+
+
+def _key(field: pa.Field, values: Any) -> pa.Array:
+    if field.name == "time":
+        return arrow.from_numpy(_micros(values), field.type)
+    return arrow.from_numpy(np.asarray(values).astype(f"i{field.type.bit_width // 8}"), field.type)
+
+
+def frame(table: str, names: Collection[str], read: Callable[[list[str]], pa.Table]) -> Frame:
+    """Stored rows of metrics; a metric is read when it is first asked for.
+
+    Args:
+        names: columns that some shard has.
+        read: gives these columns of all rows.
+    """
+    keys = read([name for name in _KEYS if name in names])
+    size = len(keys)
+    return Frame(
+        step=arrow.integers(keys["step"]),
+        attempt=arrow.integers(keys["attempt"]),
+        rank=arrow.integers(keys["rank"]) if "rank" in names else np.zeros(size, dtype=np.int64),
+        time=_seconds(arrow.integers(keys["time"])),
+        names=tuple(sorted(set(names) - _fixed(table))),
+        load=lambda name: arrow.floats(read([name]).column(0)),
+    )
+
+
+# --- events and rollouts --------------------------------------------------------------------------
+
+
+def rows(table: str, content: Iterable[Row]) -> pa.Table:
+    """Rows of `events` or `samples` as they are stored."""
+    return arrow.table_of(list(content), schema.arrow_fields(table))
+
+
+def event_row(event: Event) -> Row:
+    """An event as a row; data that JSON has no word for becomes text."""
+    return {
+        "time": int(_micros(event.time)),
+        "step": None if event.step is None else int(event.step),
+        "attempt": event.attempt,
+        "rank": event.rank,
+        "kind": storable(event.kind),
+        "message": storable(event.message),
+        "data": storable(json.dumps(dict(event.data), default=str)),
+    }
+
+
+def events(stored: pa.Table) -> list[Event]:
+    """Stored events, in the order of the rows."""
+    return [_event(row) for row in _dicts(stored)]
+
+
+def _event(row: Row) -> Event:
+    try:
+        data = json.loads(row["data"] or "{}")
+    except ValueError:
+        data = {}
+    return Event(
+        kind=row["kind"],
+        step=row["step"],
+        time=float(_seconds(np.array(row["time"]))),
+        attempt=row["attempt"],
+        rank=row["rank"],
+        message=row["message"] or "",
+        data=data if isinstance(data, dict) else {"value": data},
+    )
+
+
+def rollout_row(rollout: Rollout) -> Row:
+    """A rollout as a row; a length that no column holds counts as not recorded."""
+    length = rollout.completion_length
+    return {
+        "step": rollout.step,
+        "attempt": rollout.attempt,
+        "rank": rollout.rank,
+        "group_id": storable(rollout.group_id),
+        "sample_id": storable(rollout.sample_id),
+        "prompt_id": _text(rollout.prompt_id or None),
+        "prompt": _text(rollout.prompt),
+        "completion": _text(rollout.completion),
+        "reward": rollout.reward,
+        "reward_components": [(storable(k), v) for k, v in rollout.reward_components.items()],
+        "advantage": rollout.advantage,
+        "completion_length": length if length is not None and abs(length) < _INT32 else None,
+        "truncated": rollout.truncated,
+        "logprob_mean": rollout.logprob_mean,
+        "kl": rollout.kl,
+        "capture_reason": _text(rollout.capture_reason or None),
+    }
+
+
+def _text(text: str | None) -> str | None:
+    return None if text is None else storable(text)
+
+
+def rollouts(stored: pa.Table) -> list[Rollout]:
+    """Stored rollouts, in the order of the rows."""
+    return [_rollout(row) for row in stored.to_pylist()]
+
+
+def _rollout(row: Row) -> Rollout:
+    return Rollout(
+        **{
+            **row,
+            "prompt_id": row["prompt_id"] or "",
+            "reward_components": dict(row["reward_components"] or ()),
+            "capture_reason": row["capture_reason"] or "",
+        }
+    )
+
+
+def _dicts(stored: pa.Table) -> list[Row]:
+    """Rows with `time` in microseconds: as a timestamp it would make pyarrow import pandas."""
+    micros = arrow.from_numpy(arrow.integers(stored["time"]), pa.int64())
+    position = stored.schema.get_field_index("time")
+    content: list[Row] = stored.set_column(position, "time", micros).to_pylist()
+    return content
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def _micros(seconds: Any) -> IntArray:
+    """Microseconds since the epoch; `NO_TIME` for a time that is not known."""
+    micros = np.rint(np.asarray(seconds, dtype=np.float64) * 1e6)
+    return np.where(np.abs(micros) < 2.0**63, micros, layout.NO_TIME).astype(np.int64)
+
+
+def _seconds(micros: IntArray) -> FloatArray:
+    """Seconds since the epoch; NaN for the epoch itself, which stands for a time not known."""
+    return np.where(micros == layout.NO_TIME, np.nan, micros / 1e6)
