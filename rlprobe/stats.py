@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from rlprobe import numbers
+
 if TYPE_CHECKING:
     from rlprobe import values as _values
 
@@ -375,15 +377,7 @@ def outcome(episode: Episode, *, ended: bool) -> Literal["ongoing", "recovered",
     return "ended_run" if ended else "ongoing"
 
 
-def number(value: float) -> str:
-    """A number for people: 4 significant digits, thousands separators, `nan` and `inf` as such."""
-    if not math.isfinite(value):
-        return str(float(value))
-    if value == 0:
-        return "0"
-    if abs(value) >= 1000 and abs(value) < 1e9:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+number = numbers.short  # as detectors know it
 
 
 def noise(values: FloatArray) -> float:

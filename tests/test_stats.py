@@ -222,14 +222,6 @@ def test_outcome() -> None:
     assert stats.outcome(Episode(0, 3, recovered=False), ended=False) == "ongoing"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0, "0"), (10833.4, "10,833"), (0.01234, "0.0123"), (float("nan"), "nan"), (2e12, "2e+12")],
-)
-def test_numbers_for_people(value: float, text: str) -> None:
-    assert stats.number(value) == text
-
-
 # --- cost -----------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ def compact(
     The shards of every finished writer are merged; a writer that is alive is left alone.
     """
     from rlprobe.cli.output import emit, note
-    from rlprobe.report.numbers import plural, size
+    from rlprobe.numbers import plural, size
     from rlprobe.store.compaction import Footprint
     from rlprobe.store.compaction import compact as merge
     from rlprobe.store.recording import Recording

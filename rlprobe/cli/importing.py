@@ -9,7 +9,7 @@ from pathlib import Path
 from rlprobe.errors import UsageError
 from rlprobe.importers import open_runs
 from rlprobe.importers.joining import joined
-from rlprobe.report.numbers import plural
+from rlprobe.numbers import plural
 from rlprobe.store import from_run
 from rlprobe.store.run import Run
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from rlprobe import numbers
 from rlprobe.integrations import norms
 from rlprobe.integrations.nonfinite import GradientWatch, LossWatch, WeightWatch
 from rlprobe.integrations.probes import Probes
@@ -200,7 +201,7 @@ class LearningRate:
         if factor > _JUMP or (factor < 1 / _JUMP and not planned):
             self._recorder.event(
                 "lr_changed",
-                f"learning rate {before:.3g} -> {rate:.3g}",
+                f"learning rate {numbers.short(before)} -> {numbers.short(rate)}",
                 step=step,
                 before=before,
                 after=rate,

@@ -9,11 +9,11 @@ from typing import Any
 Row = tuple[str, int | None, float, Any]  # table, step, time, content
 
 ROWS = 65_536
-TEXT_BYTES = 256 * 1024 * 1024
+TEXT_CHARACTERS = 256 * 1024 * 1024
 
 
 class Buffer:
-    """Rows waiting for the writer, at most `ROWS` of them and `TEXT_BYTES` of rollout text.
+    """Rows waiting for the writer, at most `ROWS` of them and `TEXT_CHARACTERS` of rollout text.
 
     The training thread appends to `queue` itself (a method call would double its cost);
     `deque.append` and `popleft` are atomic, so there is no lock.
@@ -22,7 +22,7 @@ class Buffer:
     def __init__(self) -> None:
         self.queue: deque[Row] = deque()
         self.dropped: dict[str, int] = {}
-        self.text_bytes = 0
+        self.characters = 0
         self.wake = threading.Event()
 
     def push(self, row: Row) -> None:
@@ -36,11 +36,11 @@ class Buffer:
             self.wake.set()
 
     def push_text(self, row: Row, size: int) -> None:
-        """The same for rollouts, whose text is bounded by bytes."""
-        if self.text_bytes + size > TEXT_BYTES:
+        """The same for rollouts, whose text is bounded by characters."""
+        if self.characters + size > TEXT_CHARACTERS:
             self.drop(row[0])
             return
-        self.text_bytes += size
+        self.characters += size
         self.push(row)
 
     def drop(self, kind: str, count: int = 1) -> None:
@@ -57,12 +57,12 @@ class Buffer:
                 rows.append(take())
             except IndexError:
                 break
-        self.text_bytes = 0
+        self.characters = 0
         return rows
 
     def clear(self) -> None:
         """Forget everything: in a forked child, the parent writes these rows."""
         self.queue.clear()
         self.dropped = {}
-        self.text_bytes = 0
+        self.characters = 0
         self.wake = threading.Event()

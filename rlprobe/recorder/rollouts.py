@@ -11,7 +11,7 @@ from rlprobe.errors import UsageError
 from rlprobe.store.text import plain_text, stable_id
 from rlprobe.values import Rollout, flat
 
-_RING_BYTES = 64 * 1024 * 1024
+_RING_CHARACTERS = 64 * 1024 * 1024
 
 # Arguments of `Recorder.samples` with one value per rollout or per group.
 ARGUMENTS = (
@@ -118,7 +118,7 @@ class RolloutSelector:
 
     def _trim_ring(self) -> None:
         while len(self._ring) > self.policy.ring_steps or (
-            len(self._ring) > 1 and _text_bytes(self._ring) > _RING_BYTES
+            len(self._ring) > 1 and _characters(self._ring) > _RING_CHARACTERS
         ):
             gone = self._ring.popleft()
             self._written.difference_update(rollout.sample_id for rollout in gone)
@@ -128,7 +128,7 @@ def _prompt_id(prompt: str | None) -> str:
     return stable_id(prompt) if prompt else ""
 
 
-def _text_bytes(ring: deque[list[Rollout]]) -> int:
+def _characters(ring: deque[list[Rollout]]) -> int:
     return sum(len(rollout.completion or "") for call in ring for rollout in call)
 
 

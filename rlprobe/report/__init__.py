@@ -8,5 +8,5 @@ verdict    the word of `rlprobe gate`, which each format puts beside the reports
 step_text, step_json   `rlprobe show`
 pages      `rlprobe explain`; listing: tables for `ls` and `query`
 calibration_text   what `rlprobe calibrate` learnt, as text and as TOML
-lines, numbers, sparkline, escape   what they are made of
+lines, sparkline, escape   what they are made of
 """

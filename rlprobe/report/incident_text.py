@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from rlprobe import numbers
 from rlprobe.findings import Finding, Incident, Link, ScanReport, Severity
-from rlprobe.report import escape, numbers
+from rlprobe.report import escape
 from rlprobe.report.lines import SEVERITY_STYLES, labelled, plain, wrap
 from rlprobe.report.sparkline import Onset, around
 from rlprobe.scan.excerpts import CELLS

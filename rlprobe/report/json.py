@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from rlprobe import schema
+from rlprobe import numbers, schema
 from rlprobe._version import __version__
 from rlprobe.findings import Evidence, Finding, Incident, Restore, RunSummary, ScanReport
 from rlprobe.gate import GateVerdict
-from rlprobe.report import numbers
 from rlprobe.report.reporter import Layout
 from rlprobe.values import Attempt
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rlprobe import schema
-from rlprobe.report import escape, numbers
+from rlprobe import numbers, schema
+from rlprobe.report import escape
 from rlprobe.report.json import attempt, dumps, plain
 from rlprobe.store.run import RunInfo
 

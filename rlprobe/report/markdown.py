@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlprobe import numbers
 from rlprobe.findings import Incident, ScanReport, Severity
 from rlprobe.gate import GateVerdict
-from rlprobe.report import escape, numbers, verdict
+from rlprobe.report import escape, verdict
 from rlprobe.report.reporter import Layout
 
 _WORDS = {

@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.text import Text
 
-from rlprobe import schema
+from rlprobe import numbers, schema
 from rlprobe.detector import Detector, Knob
-from rlprobe.report import escape, numbers
+from rlprobe.report import escape
 from rlprobe.report.json import dumps
 from rlprobe.report.lines import SEVERITY_STYLES, paint, plain, wrap
 from rlprobe.report.reporter import Layout

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from rlprobe import repetition, schema
-from rlprobe.report import escape, numbers
+from rlprobe import numbers, repetition, schema
+from rlprobe.report import escape
 from rlprobe.report.lines import flow, labelled, paint, plain, wrap
 from rlprobe.report.reporter import Layout
 from rlprobe.report.sparkline import sparkline

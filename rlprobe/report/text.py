@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from rlprobe import schema
+from rlprobe import numbers, schema
 from rlprobe.findings import Coverage, Incident, RunSummary, ScanReport, Severity
 from rlprobe.gate import GateVerdict
-from rlprobe.report import escape, incident_text, numbers, verdict
+from rlprobe.report import escape, incident_text, verdict
 from rlprobe.report.lines import SEVERITY_STYLES, VERDICT_STYLES, flow, paint, plain, wrap
 from rlprobe.report.reporter import Layout
 

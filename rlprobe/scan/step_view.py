@@ -199,8 +199,8 @@ def _nearest(run: Run, step: int) -> str:
 def _seen_by(frame: Frame, attempt: int) -> BoolArray:
     past: BoolArray = frame.attempt <= attempt
     ends = takeovers(frame.step[past], frame.attempt[past])
-    on_line = frame.in_lineage(ends)
-    return past if on_line is None else past & on_line
+    lineage = frame.in_lineage(ends)
+    return past if lineage is None else past & lineage
 
 
 def _metrics(frame: Frame, rows: BoolArray, step: int, window: int) -> tuple[MetricAtStep, ...]:

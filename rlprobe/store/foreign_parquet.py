@@ -60,14 +60,13 @@ class ForeignParquet:
                 f"Couldn't read '{self.path}': {len(names):,} columns of {self.rows:,} rows",
                 hint="Give a part of it.",
             )
-        found: dict[str, tuple[FloatArray, BoolArray]] = {}
         try:
-            for name in names:
-                column = self._file.read([name], use_threads=False).column(0)
-                found[name] = _doubles(column)
+            return {
+                name: _doubles(self._file.read([name], use_threads=False).column(0))
+                for name in names
+            }
         except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
             raise self._unreadable(error) from error
-        return found
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
         """Rows in batches, each as one list of Python values per column; null is None."""

@@ -102,9 +102,9 @@ def recordings_in(path: Path) -> list[Path]:
     if not path.is_dir():
         return []
     children = sorted(child for child in path.iterdir() if child.is_dir())
-    found = [child for child in children if is_recording(child)]
+    recordings = [child for child in children if is_recording(child)]
     for child in children:
-        if child not in found:
+        if child not in recordings:
             below = sorted(grand for grand in child.iterdir() if grand.is_dir())
-            found += [grand for grand in below if is_recording(grand)]
-    return found
+            recordings += [grand for grand in below if is_recording(grand)]
+    return recordings

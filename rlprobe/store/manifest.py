@@ -186,20 +186,20 @@ def attempt_end(members: tuple[Process, ...]) -> str:
 
 def attempts(run_dir: Path) -> tuple[Attempt, ...]:
     """Every attempt, oldest first, without its steps."""
-    found = []
-    for path in _attempt_files(run_dir):
-        number = int(path.stem)
-        try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            raw = {}
-        members = processes(run_dir, number)
-        ended = attempt_end(members)
-        started = float(raw.get("started", math.nan))
-        # Who came first may have been a launcher, which does not know how many will follow.
-        world = max(int(raw.get("world_size", 1)), *(member.rank + 1 for member in members), 1)
-        found.append(Attempt(number, ended=ended, started=started, world_size=world))
-    return tuple(found)
+    return tuple(_attempt(run_dir, path) for path in _attempt_files(run_dir))
+
+
+def _attempt(run_dir: Path, path: Path) -> Attempt:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raw = {}
+    number = int(path.stem)
+    members = processes(run_dir, number)
+    started = float(raw.get("started", math.nan))
+    # Who came first may have been a launcher, which does not know how many will follow.
+    world = max(int(raw.get("world_size", 1)), *(member.rank + 1 for member in members), 1)
+    return Attempt(number, ended=attempt_end(members), started=started, world_size=world)
 
 
 def health(run_dir: Path) -> dict[str, int]:

@@ -397,15 +397,15 @@ def test_every_value_comes_back_whatever_the_keys_and_flushes(
             if value is not None:
                 stored = f"user/x{name}".encode("utf-8", "backslashreplace").decode()
                 expected[stored, step] = float(value)
-    found = {
+    recorded = {
         (name, int(step)): float(value)
         for name in run.steps.names
         if (logged := run.steps.series(name)) is not None
         for step, value in zip(logged.steps, logged.values, strict=True)
     }
-    assert found.keys() == expected.keys()
+    assert recorded.keys() == expected.keys()
     assert all(
-        found[key] == value or (math.isnan(found[key]) and math.isnan(value))
+        recorded[key] == value or (math.isnan(recorded[key]) and math.isnan(value))
         for key, value in expected.items()
     )
 

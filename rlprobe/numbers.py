@@ -1,4 +1,4 @@
-"""Numbers as people read them: 1,428; 142.6; 7.6e-09; x168; +0.81."""
+"""Numbers as people read them: 1,428; 142.6; 7.6e-09; x168; +0.81; 12.4 MiB."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kind(value: float) -> str | None:
 
 
 def number(value: float) -> str:
-    """A measured value in at most four significant digits; NaN and Inf by name."""
+    """A measured value in a column: three or four significant digits; NaN and Inf by name."""
     if not math.isfinite(value):
         return {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}[str(kind(value))]
     size = abs(value)
@@ -48,6 +48,22 @@ def number(value: float) -> str:
         return f"{value:,.0f}"
     text = f"{value:.{_digits(size)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def short(value: float) -> str:
+    """A measured value in a sentence: three significant digits, `nan` and `inf` as such."""
+    if not math.isfinite(value):
+        return str(float(value))
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000 and abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def factor(value: float) -> str:
+    """How many times, in a sentence: two significant digits."""
+    return f"{value:.2g}"
 
 
 def _digits(size: float) -> int:
@@ -65,7 +81,7 @@ def ratio(value: float) -> str:
     """How many times: `x168`; as a percentage while it is near one: `+10 %`."""
     if 0.5 < value < 2:
         return f"{100 * (value - 1):+.0f} %".replace("+0 ", "0 ").replace("-0 ", "0 ")
-    return f"x{value:.0f}" if 10 <= value < 1e5 else f"x{value:.2g}"
+    return f"x{value:.0f}" if 10 <= value < 1e5 else f"x{factor(value)}"
 
 
 def difference(value: float) -> str:
