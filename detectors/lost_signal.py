@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rlprobe import stats
-from rlprobe.detector import Detector, Evidence, Finding, RunContext, Series, Severity, knob
+from rlprobe.detector import Detector, RunContext, Series, fixed, knob
+from rlprobe.findings import Evidence, Finding, Severity
+from rlprobe.rule import SINCE, Judged, Period, Signal, Stretch, finding, listed
 
 WATCHED = (
     "loss",
@@ -22,23 +22,7 @@ WATCHED = (
     "completion_length_mean",
     "lr",
 )
-NAN_SUSPECTS = frozenset({"loss", "grad_norm", "policy_loss", "value_loss", "kl_mean", "entropy"})
-LEAST_KNOWN = 3  # rows with the metric, before its absence means anything
-MOST_EPISODES = 2  # a metric that is lost more often is one of several kinds of rows
-MOST_GAPS = 0.02  # share of rows without it up to which it belongs to every row
-
-
-@dataclass(frozen=True, slots=True)
-class _Gap:
-    """Rows of a companion on which a metric is missing."""
-
-    metric: str
-    companion: str
-    before: int
-    first: int
-    last: int
-    rows: int
-    recovered: bool
+NEVER_NAN = frozenset({"reward_mean", "reward_std", "completion_length_mean", "lr"})
 
 
 class LostSignal(Detector):
@@ -55,10 +39,11 @@ class LostSignal(Detector):
 
     How it is computed
         For loss, gradient norm, reward, KL, entropy, length and learning rate: of the metrics that
-        were logged on the same steps, the one that goes on longest is the witness. At least `rows`
-        of its rows in a row without the metric are a finding. A metric that also was missing
-        before on more than 2 % of the rows is one of several kinds of rows, and left alone. If
-        several are lost at the same step, they are one finding.
+        were logged on the same steps (98 % of them), the one with the most rows is the witness. At
+        least `rows` of its rows in a row without the metric are a finding. A metric that is lost
+        more than twice, in the first rows, or also on more than 2 % of the other rows is one of
+        several kinds of rows, and left alone. If several are lost at the same step, they are one
+        finding. It is a warning for metrics that may have become NaN, else info.
 
     What to do
         Look into the raw log at that step: null, an empty field, or a shorter line? Log non-finite
@@ -82,79 +67,77 @@ class LostSignal(Detector):
 
     rows: int = knob(3, "rows without the metric", unit="rows", minimum=1)
 
+    known_rows = fixed(3, "rows with the metric, before its absence means anything")
+    most_losses = fixed(2, "times that a metric of every row may be lost")
+    most_gaps = fixed(0.02, "share of rows without it up to which it belongs to every row")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per step at which metrics were lost."""
-        logged = [
-            series
-            for name in WATCHED
-            if (series := run.series(name)) is not None and len(series) >= LEAST_KNOWN
-        ]
-        gaps = [gap for series in logged for gap in self._gaps(series, logged)]
-        for first in sorted({gap.first for gap in gaps}):
-            yield _finding(run, [gap for gap in gaps if gap.first == first])
+        series = [run.series(name) for name in WATCHED]
+        logged = [item for item in series if item is not None and len(item) >= self.known_rows]
+        by_step: dict[int, dict[str, Stretch]] = {}
+        for item in logged:
+            for stretch in self._losses(run, item, logged):
+                by_step.setdefault(stretch.first, {})[item.name] = stretch
+        for step in sorted(by_step):
+            yield self._finding(by_step[step])
 
-    def _gaps(self, series: Series, others: list[Series]) -> Iterator[_Gap]:
-        witness = _witness(series, others)
+    def _losses(
+        self, run: RunContext, series: Series, others: Sequence[Series]
+    ) -> Sequence[Stretch]:
+        """The rows of its witness on which a metric is missing."""
+        witness = self._witness(series, others)
         if witness is None:
-            return
-        steps = witness.steps[witness.steps >= series.steps[0]]
-        missing = ~np.isin(steps, series.steps, assume_unique=True)
-        found = stats.episodes(missing, least=self.rows)
-        long = sum(len(episode) for episode in found)
-        if not found or missing.sum() - long > MOST_GAPS * len(steps):
-            return
-        if len(found) > MOST_EPISODES or min(episode.start for episode in found) < LEAST_KNOWN:
-            return
-        for episode in found:
-            yield _Gap(
-                series.name,
-                witness.name,
-                int(steps[episode.start - 1]),
-                int(steps[episode.start]),
-                int(steps[episode.end]),
-                len(episode),
-                episode.recovered,
-            )
+            return ()
+        since = witness.steps >= series.steps[0]
+        rows = Signal(run, witness.name, witness.steps[since], witness.values[since])
+        missing = ~np.isin(rows.steps, series.steps, assume_unique=True)
+        stretches = Judged(rows, missing).runs(least=self.rows)
+        others_missing = missing.sum() - sum(map(len, stretches))
+        of_every_row = (
+            others_missing <= self.most_gaps * len(rows)
+            and len(stretches) <= self.most_losses
+            and all(stretch.start >= self.known_rows for stretch in stretches)
+        )
+        return stretches if of_every_row else ()
+
+    def _witness(self, series: Series, others: Sequence[Series]) -> Series | None:
+        """The metric with the most rows of those that were there on nearly all rows of this one."""
+        longer = [other for other in others if len(other) > len(series)]
+        for other in sorted(longer, key=len, reverse=True):
+            shared = np.isin(series.steps, other.steps, assume_unique=True).mean()
+            if shared >= 1 - self.most_gaps:
+                return other
+        return None
+
+    def _finding(self, lost: Mapping[str, Stretch]) -> Finding:
+        stretches = tuple(lost.values())
+        one, rows = stretches[0], max(map(len, stretches))
+        seen = max(stretch.seen for stretch in stretches)
+        recovered = all(stretch.recovered for stretch in stretches)
+        period = Period(one.signal.run, one.first, seen, recovered, tuple(lost))
+        since = f" from step {period.first:,} to {period.last:,}" if recovered else SINCE
+        return finding(
+            self,
+            period,
+            f"No longer logged{since}, on {rows:,} rows: {listed(period.metrics)}; "
+            f"{one.signal.metric} goes on.",
+            severity=Severity.INFO if lost.keys() <= NEVER_NAN else Severity.WARNING,
+            confidence=0.7,
+            evidence=(_evidence(name, stretch) for name, stretch in lost.items()),
+            remedies=(
+                f"look into the raw log at step {one.first:,}: null, an empty field, a shorter "
+                "line?",
+                "log non-finite values as such (the strings NaN and Infinity), not as null",
+                f"until it is known: treat step {_step_before(one):,} as the last good one",
+            ),
+        )
 
 
-def _witness(series: Series, others: list[Series]) -> Series | None:
-    """The metric with the most rows of those that were there on nearly all rows of this one."""
-    longer = [other for other in others if len(other) > len(series)]
-    longer.sort(key=lambda other: -len(other))
-    for other in longer:
-        shared = np.isin(series.steps, other.steps, assume_unique=True).mean()
-        if shared >= 1 - MOST_GAPS:
-            return other
-    return None
+def _evidence(name: str, stretch: Stretch) -> Evidence:
+    rows, note = float(len(stretch)), "rows without it after this one"
+    return Evidence(name, _step_before(stretch), rows, note=note)
 
 
-def _finding(run: RunContext, gaps: list[_Gap]) -> Finding:
-    names = tuple(gap.metric for gap in gaps)
-    first, last = gaps[0].first, max(gap.last for gap in gaps)
-    recovered = all(gap.recovered for gap in gaps)
-    suspect = not NAN_SUSPECTS.isdisjoint(names)
-    listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-    rows = max(gap.rows for gap in gaps)
-    until = f" to {last:,}" if recovered else " on"
-    return Finding(
-        detector="LOST_SIGNAL",
-        severity=Severity.WARNING if suspect else Severity.INFO,
-        confidence=0.7,
-        first_bad_step=first,
-        last_bad_step=last if recovered else run.last_step,
-        state="recovered" if recovered else "ended_run" if run.ended else "ongoing",
-        summary=(
-            f"No longer logged from step {first:,}{until}, on {rows:,} rows: {listed}; "
-            f"{gaps[0].companion} goes on."
-        ),
-        evidence=tuple(
-            Evidence(gap.metric, gap.before, float(gap.rows), note="rows without it after this one")
-            for gap in gaps
-        ),
-        remedies=(
-            f"look into the raw log at step {first:,}: null, an empty field, a shorter line?",
-            "log non-finite values as such (the strings NaN and Infinity), not as null",
-            f"until it is known: treat step {gaps[0].before:,} as the last good one",
-        ),
-        metrics=names,
-    )
+def _step_before(stretch: Stretch) -> int:
+    return int(stretch.signal.steps[stretch.start - 1])
