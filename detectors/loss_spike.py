@@ -101,7 +101,7 @@ class LossSpike(Detector):
         grounds = out.bad.any() and loss.run.series("grad_norm") is not None
         agrees = self._agrees(loss) if grounds else out.bad
         for stretch in out.runs(gap=self.pause):
-            if self._came_back(stretch, out.level_at(stretch)):
+            if self._came_back(stretch, stretch.onset_level):
                 odd = len(stretch) == 1 and not agrees[stretch.start]
                 yield self._finding(out, stretch, minor=self._minor(stretch, odd=odd))
 
@@ -176,7 +176,7 @@ class LossSpike(Detector):
     def _finding(
         self, out: Judged, stretch: Stretch, variant: str | None = None, *, minor: bool
     ) -> Finding:
-        loss, level, rows = out.signal, out.level_at(stretch), out.bad_rows(stretch)
+        loss, level, rows = out.signal, stretch.onset_level, out.bad_rows(stretch)
         top = int(rows[np.argmax(np.abs(loss.values[rows] - level))])
         step, value = int(loss.steps[top]), float(loss.values[top])
         often = "once" if len(rows) == 1 else f"on {len(rows)} rows"

@@ -113,14 +113,12 @@ class LostSignal(Detector):
     def _finding(self, lost: Mapping[str, Stretch]) -> Finding:
         stretches = tuple(lost.values())
         one, rows = stretches[0], max(map(len, stretches))
-        seen = max(stretch.seen for stretch in stretches)
-        recovered = all(stretch.recovered for stretch in stretches)
-        period = Period(one.signal.run, one.first, seen, recovered, tuple(lost))
-        since = f" from step {period.first:,} to {period.last:,}" if recovered else SINCE
+        period = Period.over(stretches)
+        since = f" from step {period.first:,} to {period.last:,}" if period.recovered else SINCE
         return finding(
             self,
             period,
-            f"No longer logged{since}, on {rows:,} rows: {listed(period.metrics)}; "
+            f"No longer logged{since}, on {rows:,} rows: {listed(tuple(lost))}; "
             f"{one.signal.metric} goes on.",
             severity=Severity.INFO if lost.keys() <= NEVER_NAN else Severity.WARNING,
             confidence=0.7,
@@ -131,6 +129,7 @@ class LostSignal(Detector):
                 "log non-finite values as such (the strings NaN and Infinity), not as null",
                 f"until it is known: treat step {_step_before(one):,} as the last good one",
             ),
+            metrics=tuple(lost),
         )
 
 

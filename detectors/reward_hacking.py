@@ -18,7 +18,6 @@ from rlprobe.rule import (
     Signal,
     Stretch,
     finding,
-    known,
     number,
     restore,
     stretch_from,
@@ -102,7 +101,8 @@ class RewardHacking(Detector):
         """
         for metric in ("reward_mean", "reward_max", "reward_min"):
             reward = Signal.logged(run, metric)
-            if reward is None or not self._may_have_outliers(reward):
+            least = self.outlier * self.least_size
+            if reward is None or not len(reward) or np.ptp(reward.values) < least:
                 continue
             past = reward.past(warmup=self.outlier_past)
             size = np.fmax(np.abs(past.level), self.least_size)
@@ -113,16 +113,13 @@ class RewardHacking(Detector):
             if stretches:
                 return
 
-    def _may_have_outliers(self, reward: Signal) -> bool:
-        return bool(len(reward) and np.ptp(reward.values) >= self.outlier * self.least_size)
-
     @rule("truncated")
     def _truncated(self, reward: Signal) -> Iterator[Finding]:
         """New heights while at least 80 % of the completions are cut before their end, where the
         share had been below 50 %. The onset is walked back to where the share had doubled, and the
         reward begun to drift.
         """
-        share = reward.with_values(reward.beside("truncation_rate"))
+        share = reward.alongside("truncation_rate")
         cut = share.values >= self.cut
         if not cut.any():
             return
@@ -130,15 +127,16 @@ class RewardHacking(Detector):
         best = self._best(reward, without=share.values >= self.rarely_cut)
         bad = self._at_new_heights(best) & cut & (before < self.rarely_cut)
         doubled = share.values > np.fmax(2 * before, self.rarely_cut / 2)
-        for stretch in self._first(Judged(reward, bad, doubled)):
-            now = stats.median(share.values[stretch.core])
-            start = stats.drift_onset(best.z(self.least_std), stretch.start, reach=self.pause)
+        for first in self._first(Judged(reward, bad, doubled)):
+            now = stats.median(share.values[first.core])
+            start = stats.drift_onset(best.z(self.least_std), first.start, reach=self.pause)
+            stretch = self._while(cut, first.starting(start), best)
             yield self._rise(
-                self._while(cut, stretch.starting(start), best),
+                stretch,
                 best,
                 variant="truncated",
                 reason=f"while {now:.0%} of the completions are cut before their end",
-                sign=_sign("truncation_rate", now, before[start], "median since"),
+                sign=stretch.of(share).in_all(now, before[start], "median since"),
                 cure="pay nothing for a truncated completion, and take length out of the reward",
             )
 
@@ -149,35 +147,31 @@ class RewardHacking(Detector):
         walked back to where half of that was lost.
         """
         names = reward.run.names("reward_component/")
-        for name in names if len(names) > 1 else ():
-            part = reward.with_values(reward.beside(name))
-            if self._may_be_lost(part):
-                yield from self._lost(reward, part, name)
+        for part in map(reward.alongside, names if len(names) > 1 else ()):
+            low = part.values < (1 - self.component_drop) * stats.quantile(part.values, 1.0)
+            if Judged(part, low).persistent():
+                yield from self._lost(reward, part)
 
-    def _may_be_lost(self, part: Signal) -> bool:
-        low = part.values < (1 - self.component_drop) * stats.quantile(part.values, 1.0)
-        return bool(Judged(part, low).persistent())
-
-    def _lost(self, reward: Signal, part: Signal, name: str) -> Iterator[Finding]:
+    def _lost(self, reward: Signal, part: Signal) -> Iterator[Finding]:
         top = part.best_level(self.best_rows, warmup=self.known_rows)
-        total = np.abs(self._best(reward).level)
-        worth = top.level > self.earned * np.maximum(total, self.least_size)
+        total = np.maximum(np.abs(self._best(reward).level), self.least_size)
         fading = top.lost(self.component_drop / 2) & (top.z() < -self.faded)
-        best = self._best(reward, without=fading & worth)
-        bad = self._at_new_heights(best) & top.lost(self.component_drop) & fading & worth
+        fading &= top.level > self.earned * total
+        best = self._best(reward, without=fading)
+        bad = self._at_new_heights(best) & top.lost(self.component_drop) & fading
         for first in self._first(Judged(reward, bad, fading)):
             low = part.values < (1 - self.component_drop) * top.level[first.sure]
             stretch = self._while(low, first, best)
-            now, before = stats.median(part.values[stretch.rows]), top.level[stretch.start]
-            short = name.removeprefix("reward_component/")
+            its, before = stretch.of(part), float(top.level[stretch.start])
+            name = part.metric.removeprefix("reward_component/")
+            fell = f"fell from {number(before)} to {number(its.usual)}"
             yield self._rise(
                 stretch,
                 best,
                 variant="component",
-                reason=f"while '{short}', a part of it, fell from {number(before)} to "
-                f"{number(now)}",
-                sign=_sign(name, now, before, "median since, against its best"),
-                cure=f"raise the weight of '{short}', or cap what the others can pay",
+                reason=f"while '{name}', a part of it, {fell}",
+                sign=its.in_all(its.usual, before, "median since, against its best"),
+                cure=f"raise the weight of '{name}', or cap what the others can pay",
             )
 
     @rule("evaluation")
@@ -185,24 +179,25 @@ class RewardHacking(Detector):
         """The last two of four or more held-out evaluations have lost `eval_drop` of the best, and
         more than twice what they scatter by, while the training reward is not below its own best.
         """
+        best = self._best(reward)
         for metric in ("reward_mean", "accuracy", "score_mean", "pass_rate"):
             score = Signal.logged(reward.run, f"eval/{metric}")
             if score is None or len(score) < self.evaluations:
                 continue
-            best, heights = np.maximum.accumulate(score.values), self._best(reward)
+            tops = np.maximum.accumulate(score.values)
             noise = stats.SIGMA_PER_MAD * stats.median(np.abs(np.diff(score.values)))
-            lost = best - score.values > np.maximum(self.eval_drop * np.abs(best), 2 * noise)
-            if not lost[-2:].all() or not _at_its_best(reward, heights, int(score.steps[-2])):
+            lost = tops - score.values > np.maximum(self.eval_drop * np.abs(tops), 2 * noise)
+            if not lost[-2:].all() or not _at_its_best(reward, best, score.steps[-2]):
                 continue
-            now, top = stats.median(score.values[-2:]), float(best[-1])
-            first = score.steps[stats.extend_back(lost, len(lost) - 1)]
-            row = min(int(np.searchsorted(reward.steps, first)), len(reward) - 1)
+            low = stretch_from(score, stats.extend_back(lost, len(lost) - 1))
+            row = min(int(np.searchsorted(reward.steps, low.first)), len(reward) - 1)
+            now, top = stats.median(score.values[-2:]), float(tops[-1])
             yield self._rise(
                 stretch_from(reward, row),
-                heights,
+                best,
                 variant="evaluation",
                 reason=f"while {score.metric} fell from {number(top)} to {number(now)}",
-                sign=_sign(score.metric, now, top, "last, against its best"),
+                sign=low.in_all(now, top, "last, against its best"),
                 cure="keep the checkpoint of the best evaluation, and stop there",
             )
 
@@ -231,7 +226,7 @@ class RewardHacking(Detector):
     # --- findings ---------------------------------------------------------------------------------
 
     def _impossible(self, far: Judged, stretch: Stretch) -> Finding:
-        reward, level, rows = far.signal, far.level_at(stretch), far.bad_rows(stretch)
+        reward, level, rows = far.signal, stretch.onset_level, far.bad_rows(stretch)
         top = rows[np.argmax(np.abs(reward.values[rows]))]
         step, value = int(reward.steps[top]), float(reward.values[top])
         often = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
@@ -279,10 +274,6 @@ class RewardHacking(Detector):
         )
 
 
-def _sign(metric: str, now: float, before: float, note: str) -> Evidence:
-    return Evidence(metric, None, float(now), known(before), note=note)
-
-
-def _at_its_best(reward: Signal, best: Best, step: int) -> bool:
+def _at_its_best(reward: Signal, best: Best, step: np.int64) -> bool:
     since = reward.values[reward.steps >= step]
     return stats.median(since) >= float(best.level[-1] - best.robust_std[-1])

@@ -82,8 +82,8 @@ class ValueDivergence(Detector):
         best = stats.rolling_max(past.level)
         below, knew = variance.values < self.negative, best > self.knew
         if len(variance) >= self.rows:
-            for stretch in Judged(variance, below & knew, below & knew).persistent(self.rows):
-                yield self._blind(stretch, float(best[stretch.start]))
+            for stretch in Judged(variance, below & knew, below & knew, best).persistent(self.rows):
+                yield self._blind(stretch, stretch.onset_level)
         if len(variance) >= 5 * self.rows and not knew.any() and below.mean() > self.always:
             yield self._blind(stretch_from(variance, 0), 0.0)
 
@@ -101,8 +101,8 @@ class ValueDivergence(Detector):
         past = loss.past(log=1e-12, above=limit / 2, warmup=self.points // 2)
         bad = past.above(sigmas=self.bad_stds, at_least=limit, floor=self.least_std)
         departed = past.above(sigmas=self.departed_stds, floor=self.least_std)
-        for stretch in Judged(loss, bad, departed).persistent():
-            yield self._loud(stretch, float(past.level[stretch.start]))
+        for stretch in Judged(loss, bad, departed, past.level).persistent():
+            yield self._loud(stretch)
 
     def _blind(self, stretch: Stretch, best: float) -> Finding:
         history = f"after it had reached {number(best)}" if best > 0 else "from the first row on"
@@ -124,9 +124,9 @@ class ValueDivergence(Detector):
             ),
         )
 
-    def _loud(self, stretch: Stretch, level: float) -> Finding:
+    def _loud(self, stretch: Stretch) -> Finding:
         # larger returns are harder to guess: the critic then has more to learn, not less sense
-        earned = stretch.beside("reward_mean").rose(2)
+        earned, level = stretch.beside("reward_mean").rose(2), stretch.onset_level
         return finding(
             self,
             stretch,

@@ -137,6 +137,11 @@ class Stretch:
         return stats.median(self.values)
 
     @property
+    def onset_level(self) -> float:
+        """The level that its first row is judged by; NaN where none is known."""
+        return math.nan if self.level is None else float(self.level[self.start])
+
+    @property
     def expected(self) -> float:
         """The median of the levels that its values are judged by; NaN where none is known."""
         return math.nan if self.level is None else stats.median(self.level[self.rows])
@@ -153,6 +158,10 @@ class Stretch:
     def starting(self, row: int) -> Stretch:
         """The same with another first row."""
         return dataclasses.replace(self, start=row)
+
+    def of(self, signal: Signal) -> Stretch:
+        """The same rows of another signal."""
+        return dataclasses.replace(self, signal=signal, level=None)
 
     def extend_back(self, departed: BoolArray, *, slack: int = 0) -> Stretch:
         """From its onset: back over rows that had departed, and `slack` others at a time."""
@@ -284,10 +293,6 @@ class Judged:
         """The rows of a stretch that are surely bad."""
         rows: IntArray = np.flatnonzero(self.bad[stretch.rows]) + stretch.start
         return rows
-
-    def level_at(self, stretch: Stretch) -> float:
-        """The level at the onset of a stretch; NaN where none is known."""
-        return math.nan if self.level is None else float(self.level[stretch.start])
 
 
 def stretch_of(signal: Signal, episode: stats.Episode, level: FloatArray | None = None) -> Stretch:

@@ -74,6 +74,10 @@ class Signal:
         """Another metric at the same steps; NaN where it has no value."""
         return stats.at_steps(self.run.series(metric), self.steps)
 
+    def alongside(self, metric: str) -> Signal:
+        """The same as a signal, row by row: the one signal that may have NaN."""
+        return dataclasses.replace(self, metric=metric, values=self.beside(metric))
+
     def past(
         self,
         *,
