@@ -124,17 +124,9 @@ class Divergence(Detector):
     @rule(None)
     def _likelihood(self, loss: Signal) -> Iterator[Finding]:
         """The loss ends above its best level: by much on two rows, or by `rise` on more."""
-        best = self._best(loss, self.level_rows)
-        if not self._ends_high(best):
-            return
-        best_of_more, more = self._best(loss, self.wider * self.level_rows), self.wider * self.rows
-        for past, bad, rows in (
-            (best, self._sure(loss, best), 2),
-            (best, self._lasting(loss, best, self.rows, self.early_rows), self.rows),
-            (best_of_more, self._lasting(loss, best_of_more, more, 3 * more), more),
-        ):
-            departed = past.rise > math.log(self.rise) / 2
-            stretch = _at_end(Judged(loss, bad, departed, past.level), rows)
+        for best, bad, rows in self._attempts(loss):
+            departed = best.rise > math.log(self.rise) / 2
+            stretch = _at_end(Judged(loss, bad, departed, best.level), rows)
             if stretch is not None:
                 yield self._finding(stretch)
                 return
@@ -155,6 +147,15 @@ class Divergence(Detector):
             yield self._finding(stretch, "signed")
 
     # --- a likelihood loss ------------------------------------------------------------------------
+
+    def _attempts(self, loss: Signal) -> Iterator[tuple[Past, stats.BoolArray, int]]:
+        """The best level, the bad rows, and how many the run must end with; short rises first."""
+        best = self._best(loss, self.level_rows)
+        if self._ends_high(best):
+            yield best, self._sure(loss, best), 2
+            yield best, self._lasting(loss, best, self.rows, self.early_rows), self.rows
+            best, rows = self._best(loss, self.wider * self.level_rows), self.wider * self.rows
+            yield best, self._lasting(loss, best, rows, 3 * rows), rows
 
     def _best(self, loss: Signal, rows: int) -> Past:
         """The lowest median of so many rows that the loss had reached before each row."""
