@@ -2,57 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Inconclusive,
-    Rollout,
-    RunContext,
-    Severity,
-    knob,
+from rlprobe.detector import Detector, Inconclusive, RunContext, fixed, knob, rule
+from rlprobe.findings import Evidence, Finding, Severity
+from rlprobe.rule import (
+    SINCE,
+    Judged,
+    Signal,
+    Stretch,
+    early,
+    equal,
+    finding,
+    flat_shares,
+    groups,
+    number,
+    sampled_steps,
 )
+from rlprobe.values import BoolArray, FloatArray, Rollout
 
-SPAN = 5  # rows that are looked at together
-LASTING = 0.8  # share of them that must be flat
-NOISE = 1e-6  # spread of equal rewards that rounding leaves, relative to their size
-LOW, HIGH = 0.3, 0.7  # parts of the run's reward range that count as floor and ceiling
-MOST_SAMPLED = 200  # steps whose rollouts are read, when nothing else tells
-NEAR_NOTHING = 0.05  # a reward so close to its floor is nothing, whatever the range
+_EXACT = ("zero_variance_group_fraction", "group_all_fail_fraction", "samples")
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
-    """The share of flat groups, with what the reward did, one entry per row.
+class _Shares:
+    """The share of flat groups, one entry per row, and what the reward did.
 
     Attributes:
-        best: reward of the run's best rows; NaN where none is logged.
-        source: metric that the share was read from.
-        exact: whether the share was logged as such, not told from a spread.
+        signal: the metric that tells the share, as logged.
+        reward: mean reward; NaN where none is logged.
+        low, high: where it is in the low and in the high part of its range.
+        best: the top of its range.
+        dead: where a component of the reward that had been earned is 0.
     """
 
-    steps: stats.IntArray
-    share: stats.FloatArray
-    reward: stats.FloatArray
-    task_dead: stats.BoolArray
+    signal: Signal
+    flat: FloatArray
+    reward: FloatArray
+    low: BoolArray
+    high: BoolArray
     best: float
-    source: str
-    exact: bool
+    dead: BoolArray
+
+    @property
+    def exact(self) -> bool:
+        """Whether the share is known as such, not told from a spread or a mean."""
+        return self.signal.metric in _EXACT
 
 
 class ZeroVariance(Detector):
     """Most groups have rewards that are all equal, so they give no gradient.
 
     What it detects
-        A high share of groups without any difference in reward, in three regimes: `too_hard` (the
-        reward is at its floor, or the task component of it is 0), `solved` (the reward is near the
-        highest of the run), `mixed` (neither).
+        A high share of flat groups: groups without any difference in reward. Whether the reward is
+        low, high or neither tells three regimes apart.
 
     Why it matters
         Advantages are differences inside a group. Where all rewards are equal the step costs a full
@@ -60,14 +68,13 @@ class ZeroVariance(Detector):
         task is too hard, every further GPU-hour is wasted.
 
     How it is computed
-        From the logged share, or from the standard deviation of the rewards, where a spread below a
-        millionth of the reward counts as equal: rounding leaves 1e-8, not 0; else from the
-        recorded rollouts. A reward that is exactly 0 on a whole batch counts too. `too_hard` needs
-        a share of `hard_share` with a low reward, `mixed` and `solved` a share of `flat_share`;
-        most of five rows in a row must have it. Low and high are the bottom and top parts of the
-        range that the run's reward covered.
-        `mixed` is only reported if the share had been below `usual_share` before, or the run knew
-        nothing else.
+        From the first that is logged: the share; groups that pass and that fail; the spread of the
+        rewards; their extremes; recorded rollouts; a mean of exactly 0 of rewards that never are
+        negative. Rewards are equal up to a millionth of them: rounding leaves 1e-8, not 0. The
+        reward's range goes from its 5 % quantile, or 0 if that is lower, to its 95 % quantile. High
+        is the part above `high`, unless the reward never changed or is at `nothing`; low is the
+        part below `low`, and a reward at `nothing` where `nearly_all` groups are flat. A regime is
+        reported where most of five rows in a row are in it; `gap` rows do not part two episodes.
 
     What to do
         Too hard: easier prompts, more rollouts per prompt, partial credit, and first of all test
@@ -114,83 +121,112 @@ class ZeroVariance(Detector):
     flat_share: float = knob(0.75, "share of flat groups otherwise", minimum=0.05, maximum=1)
     usual_share: float = knob(0.4, "share up to which a run had learnt from its groups", maximum=1)
 
+    low = fixed(0.3, "part of the reward's range below which it is low")
+    high = fixed(0.7, "part of the reward's range above which it is high")
+    nothing = fixed(0.05, "reward above the bottom of its range that is next to nothing")
+    nearly_all = fixed(0.9, "share of flat groups that is nearly all")
+    most = fixed(0.7, "share of flat groups at which a run is lost, if the task is too hard")
+    lasting = fixed(10, "rows, unless it is all rows, from which an episode is more than a mishap")
+    gap = fixed(10, "rows between two episodes that are one")
+    earned = fixed(0.01, "value of a reward component that shows that it can be earned")
+    read = fixed(200, "recorded steps that are read, evenly spread")
+    part = fixed(0.4, "part of an episode's rows with such a component at 0 that gets a mention")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
-        """The regimes in turn: too hard, mixed, solved."""
-        view = _view(run)
-        if view is None:
+        """The regimes in turn; rows of episodes that are too hard belong to no other."""
+        shares = next(_sources(run), None)
+        if shares is None:
             return
-        low, high = _levels(view)
-        hard = (view.share >= self.hard_share) & (low | (view.task_dead & ~high))
-        flat = view.share >= self.flat_share
-        claimed = np.zeros(len(view.steps), dtype=np.bool_)
-        found: list[tuple[stats.Episode, str]] = []
-        for episode in _sustained(hard):
-            claimed[episode.rows] = True
-            found.append((_from_the_start(view, episode, high), "too_hard"))
-        found.extend(
-            (episode, "mixed")
-            for episode in _sustained(flat & ~claimed & ~high)
-            if self._news(view, episode, claimed)
-        )
-        found.extend((episode, "solved") for episode in _sustained(flat & ~claimed & high)[:1])
-        for episode, variant in found:
-            yield self._finding(run, view, episode, variant)
-        if not found and view.source == "reward_mean":
+        hard = self._too_hard(shares)
+        free = np.ones(len(shares.flat), dtype=np.bool_)
+        for stretch in hard:
+            free[stretch.core] = False
+        regimes = {
+            "too_hard": hard,
+            "mixed": self._mixed(shares, free),
+            "solved": self._solved(shares, free),
+        }
+        for variant, stretches in regimes.items():
+            for stretch in stretches:
+                yield self._finding(shares, stretch, variant)
+        if shares.signal.metric == "reward_mean" and not any(regimes.values()):
             raise Inconclusive("only the mean reward is logged: nothing is known of its spread")
 
-    def _news(self, view: _View, episode: stats.Episode, claimed: stats.BoolArray) -> bool:
-        """Whether flat groups are new to the run, or all that it ever had."""
-        if claimed[: episode.start].any():
-            return False
-        before = view.share[: episode.start]
-        if not view.exact and episode.recovered and len(episode) < 2 * SPAN:
-            return False  # a spread of 0 on a few rows of a small batch happens
-        if not len(before):
-            return not episode.recovered and bool((view.share >= 0.9).all())
-        return stats.median(before) <= self.usual_share
+    @rule("too_hard")
+    def _too_hard(self, shares: _Shares) -> tuple[Stretch, ...]:
+        """A share of `hard_share`, and the reward is low, or not high with a component at exactly 0
+        that had been above `earned`; up to two first rows with `nearly_all` flat and no high reward
+        belong to it. Critical if it does not pass, has a mean share of `most`, and takes all rows
+        or `lasting` of them. Otherwise a warning; info if it begins with the run and passes.
+        """
+        unpaid = shares.low | (shares.dead & ~shares.high)
+        bad = (shares.flat >= self.hard_share) & unpaid
+        opening = early(2, len(bad)) & (shares.flat >= self.nearly_all) & ~shares.high
+        return Judged(shares.signal, bad, departed=opening).persistent(gap=self.gap)
 
-    def _finding(
-        self, run: RunContext, view: _View, episode: stats.Episode, variant: str
-    ) -> Finding:
-        first, last = int(view.steps[episode.start]), int(view.steps[episode.end])
-        share = float(np.nanmean(view.share[episode.rows]))
-        reward = stats.median(view.reward[episode.rows])
-        dead = variant == "too_hard" and bool(view.task_dead[episode.rows].mean() > LASTING / 2)
-        meaning = _TASK_DEAD if dead else _MEANING[variant]
-        at = f" at a reward of {stats.number(reward)}" if np.isfinite(reward) else ""
-        evidence = [
-            Evidence(
-                view.source, first, _raw(run, view, first), self._limit(view, variant), note="onset"
-            ),
-            Evidence(view.source, None, share, note="mean share of flat groups"),
+    @rule("mixed")
+    def _mixed(self, shares: _Shares, free: BoolArray) -> list[Stretch]:
+        """A share of `flat_share` without a high reward, which is news to the run: its median share
+        was at most `usual_share` before, or all rows have `nearly_all` flat. Nothing is said after
+        a task that was too hard, nor of less than `lasting` rows that pass and of which only the
+        spread of the rewards is known. A warning.
+        """
+        bad = (shares.flat >= self.flat_share) & free & ~shares.high
+        stretches = Judged(shares.signal, bad).persistent(gap=self.gap)
+        return [
+            stretch
+            for stretch in stretches
+            if free[: stretch.start].all() and self._news(shares, stretch)
         ]
-        if np.isfinite(reward):
-            evidence.append(
-                Evidence(
-                    "reward_mean", None, reward, view.best, note="median against the run's best"
-                )
-            )
-        return Finding(
-            detector=self.id,
-            variant=variant,
-            severity=_severity(episode, share, variant, whole=len(episode) == len(view.steps)),
-            confidence=0.9 if view.exact and len(episode) >= SPAN else 0.7,
-            first_bad_step=first,
-            last_bad_step=last if episode.recovered else run.last_step,
-            state=stats.outcome(episode, ended=run.ended),
-            summary=(
-                f"{share:.0%} of the groups had rewards that are all equal{at} from step "
-                f"{first:,} on: {meaning}."
-            ),
-            evidence=tuple(evidence),
-            remedies=_REMEDIES[variant],
-            metrics=(view.source,),
-        )
 
-    def _limit(self, view: _View, variant: str) -> float | None:
-        if not view.exact:
-            return None
-        return self.hard_share if variant == "too_hard" else self.flat_share
+    @rule("solved")
+    def _solved(self, shares: _Shares, free: BoolArray) -> tuple[Stretch, ...]:
+        """A share of `flat_share` with a high reward; only the first episode is reported. The task
+        is learnt. Info.
+        """
+        bad = (shares.flat >= self.flat_share) & free & shares.high
+        return Judged(shares.signal, bad).persistent(gap=self.gap)[:1]
+
+    def _news(self, shares: _Shares, stretch: Stretch) -> bool:
+        """Whether flat groups are new to the run, or all that it ever had."""
+        if not shares.exact and stretch.recovered and len(stretch) < self.lasting:
+            return False  # a spread of 0 on a few rows of a small batch happens
+        if stretch.start == 0:
+            return not stretch.recovered and bool((shares.flat >= self.nearly_all).all())
+        return stats.median(shares.flat[: stretch.start]) <= self.usual_share
+
+    def _severity(self, stretch: Stretch, share: float, variant: str) -> Severity:
+        if variant == "solved" or (stretch.start == 0 and stretch.recovered):
+            return Severity.INFO
+        long = len(stretch) >= min(self.lasting, len(stretch.signal))
+        lost = variant == "too_hard" and long and not stretch.recovered and share >= self.most
+        return Severity.CRITICAL if lost else Severity.WARNING
+
+    def _finding(self, shares: _Shares, stretch: Stretch, variant: str) -> Finding:
+        share = float(np.mean(shares.flat[stretch.rows]))
+        reward = stats.median(shares.reward[stretch.rows])
+        limit = self.hard_share if variant == "too_hard" else self.flat_share
+        dead = variant == "too_hard" and shares.dead[stretch.rows].mean() > self.part
+        at = f" at a reward of {number(reward)}" if np.isfinite(reward) else ""
+        return finding(
+            self,
+            stretch,
+            f"{share:.0%} of the groups had rewards that are all equal{at}{SINCE}: "
+            f"{_TASK_DEAD if dead else _MEANING[variant]}.",
+            variant=variant,
+            severity=self._severity(stretch, share, variant),
+            confidence=0.9 if shares.exact and len(stretch) >= 5 else 0.7,
+            evidence=(
+                stretch.at_onset(limit if shares.exact else None),
+                stretch.in_all(share, None, "mean share of flat groups"),
+                Evidence(
+                    "reward_mean", None, reward, shares.best, note="median against the run's best"
+                )
+                if np.isfinite(reward)
+                else None,
+            ),
+            remedies=_REMEDIES[variant],
+        )
 
 
 _TASK_DEAD = "the task part of the reward is 0, nothing is learnt"
@@ -215,152 +251,52 @@ _REMEDIES = {
 }
 
 
-def _severity(episode: stats.Episode, share: float, variant: str, *, whole: bool) -> Severity:
-    if variant == "solved" or (episode.start == 0 and episode.recovered):
-        return Severity.INFO
-    lasting = not episode.recovered and share >= 0.7 and (whole or len(episode) >= 2 * SPAN)
-    return Severity.CRITICAL if variant == "too_hard" and lasting else Severity.WARNING
-
-
-def _sustained(mask: stats.BoolArray) -> tuple[stats.Episode, ...]:
-    share = LASTING if len(mask) >= SPAN else 1.0
-    return stats.persistent(mask, width=SPAN, share=share, gap=2 * SPAN)
-
-
-def _from_the_start(view: _View, episode: stats.Episode, high: stats.BoolArray) -> stats.Episode:
-    """A first row or two that are as flat belong to it: there was no better level before."""
-    before = view.share[: episode.start]
-    if episode.start <= 2 and (before >= 0.9).all() and not high[: episode.start].any():
-        return stats.Episode(0, episode.end, episode.recovered)
-    return episode
-
-
 # --- what the run shows ---------------------------------------------------------------------------
 
 
-def _view(run: RunContext) -> _View | None:
-    for read in (_logged_share, _pass_and_fail, _spread, _recorded, _nothing_earned):
-        found = read(run)
-        if found is not None:
-            source, steps, share = found
-            kept = np.isfinite(share)
-            steps, share = steps[kept], share[kept]
-            if len(steps):
-                reward = _rewards(run, source, steps)
-                exact = read in (_logged_share, _pass_and_fail, _recorded)
-                best = stats.quantile(reward, 0.95)
-                return _View(steps, share, reward, _task_dead(run, steps), best, source, exact)
-    return None
+def _sources(run: RunContext) -> Iterator[_Shares]:
+    """The shares of flat groups from each source that tells them, best first."""
+    for signal, flat in flat_shares(run):
+        yield _shares(signal, flat, signal.beside("reward_mean"))
+    steps = sampled_steps(run.sample_steps(), ZeroVariance.read)
+    sampled = np.array([_flat_and_reward(run.rollouts(step)) for step in steps]).reshape(-1, 2)
+    known = np.isfinite(sampled[:, 0])
+    if known.any():
+        flat, earned = sampled[known].T
+        signal = Signal(run, "samples", np.array(steps, dtype=np.int64)[known], flat)
+        logged = run.series("reward_mean") is not None
+        yield _shares(signal, flat, signal.beside("reward_mean") if logged else earned)
+    mean = Signal.logged(run, "reward_mean")
+    if mean and not (mean.values < 0).any():  # then a mean of 0 is a batch of zeros
+        yield _shares(mean, (mean.values == 0).astype(np.float64), mean.values)
 
 
-_Share = tuple[str, "stats.IntArray", "stats.FloatArray"]
+def _flat_and_reward(rollouts: Iterable[Rollout]) -> tuple[float, float]:
+    """Share of flat groups and mean reward of a step; NaN where there are none."""
+    rewards = [[item.reward or 0.0 for item in group] for group in groups(rollouts).values()]
+    flat = [equal(max(group) - min(group), group[0]) for group in rewards if len(group) > 1]
+    every = [reward for group in rewards for reward in group]
+    return (
+        float(np.mean(flat)) if flat else math.nan,
+        float(np.mean(every)) if every else math.nan,
+    )
 
 
-def _logged_share(run: RunContext) -> _Share | None:
-    series = run.series("zero_variance_group_fraction")
-    return None if series is None else (series.name, series.steps, series.values)
+def _shares(signal: Signal, flat: FloatArray, reward: FloatArray) -> _Shares:
+    reward, detector = stats.finite(reward), ZeroVariance
+    bottom, top = min(0.0, stats.quantile(reward, 0.05)), stats.quantile(reward, 0.95)
+    nothing = reward - bottom <= detector.nothing
+    low = reward <= bottom + detector.low * (top - bottom)
+    low |= nothing & (flat >= detector.nearly_all)
+    high = ~nothing & (reward > bottom + detector.high * (top - bottom))
+    changed = equal(stats.quantile(reward, 1) - stats.quantile(reward, 0), top) == 0
+    return _Shares(signal, flat, reward, low, high & changed, top, _dead(signal))
 
 
-def _pass_and_fail(run: RunContext) -> _Share | None:
-    passed, failed = run.series("group_all_pass_fraction"), run.series("group_all_fail_fraction")
-    if passed is None or failed is None:
-        return None
-    share = stats.finite(passed.values) + stats.finite(stats.at_steps(failed, passed.steps))
-    return "group_all_fail_fraction", passed.steps, share
-
-
-def _spread(run: RunContext) -> _Share | None:
-    for name in ("reward_group_std_mean", "reward_std"):
-        series = run.series(name)
-        if series is not None:
-            reward = np.abs(stats.at_steps(run.series("reward_mean"), series.steps))
-            limit = NOISE * np.maximum(1.0, np.nan_to_num(reward))
-            flat = np.where(np.isfinite(series.values), series.values <= limit, np.nan)
-            return name, series.steps, flat
-    return _extremes(run)
-
-
-def _extremes(run: RunContext) -> _Share | None:
-    """The highest reward of the batch is also the lowest."""
-    top = run.series("reward_max")
-    if top is None:
-        return None
-    lowest = stats.finite(stats.at_steps(run.series("reward_min"), top.steps))
-    width = stats.finite(top.values) - lowest
-    limit = NOISE * np.maximum(1.0, np.abs(np.nan_to_num(lowest)))
-    return top.name, top.steps, np.where(np.isnan(width), np.nan, width <= limit)
-
-
-def _nothing_earned(run: RunContext) -> _Share | None:
-    """A mean of exactly 0 of rewards that are never negative: every single one is 0."""
-    series = run.series("reward_mean")
-    if series is None or bool((series.values < 0).any()):
-        return None
-    flat = np.where(np.isfinite(series.values), series.values == 0, np.nan)
-    return series.name, series.steps, flat
-
-
-def _recorded(run: RunContext) -> _Share | None:
-    """The share among the recorded rollouts, which always come in whole groups."""
-    steps = run.sample_steps()
-    steps = steps[:: max(1, len(steps) // MOST_SAMPLED)]
-    shares = [_flat_share(run.rollouts(step)) for step in steps]
-    if not shares:
-        return None
-    return "samples", np.array(steps, dtype=np.int64), np.array(shares, dtype=np.float64)
-
-
-def _flat_share(rollouts: tuple[Rollout, ...]) -> float:
-    groups: dict[str, list[float]] = {}
-    for rollout in rollouts:
-        if rollout.reward is not None:
-            groups.setdefault(rollout.group_id, []).append(rollout.reward)
-    spreads = [
-        max(rewards) - min(rewards) <= NOISE * max(1.0, abs(rewards[0]))
-        for rewards in groups.values()
-        if len(rewards) > 1
-    ]
-    return sum(spreads) / len(spreads) if spreads else float("nan")
-
-
-def _rewards(run: RunContext, source: str, steps: stats.IntArray) -> stats.FloatArray:
-    series = run.series("reward_mean")
-    if series is not None or source != "samples":
-        return stats.finite(stats.at_steps(series, steps))
-    earned = [[rollout.reward for rollout in run.rollouts(int(step))] for step in steps]
-    return np.array([_mean([reward for reward in step if reward is not None]) for step in earned])
-
-
-def _mean(rewards: list[float]) -> float:
-    return sum(rewards) / len(rewards) if rewards else float("nan")
-
-
-def _task_dead(run: RunContext, steps: stats.IntArray) -> stats.BoolArray:
+def _dead(signal: Signal) -> BoolArray:
     """Where a reward component that had been earned before is exactly 0."""
-    dead = np.zeros(len(steps), dtype=np.bool_)
-    for name in run.names("reward_component/"):
-        values = stats.at_steps(run.series(name), steps)
-        earned = np.nan_to_num(stats.rolling_max(values)) > 0.01
-        dead |= earned & (np.abs(values) <= 1e-9)
+    dead = np.zeros(len(signal), dtype=np.bool_)
+    for name in signal.run.names("reward_component/"):
+        values = signal.beside(name)
+        dead |= (stats.rolling_max(values) > ZeroVariance.earned) & (values == 0)
     return dead
-
-
-def _levels(view: _View) -> tuple[stats.BoolArray, stats.BoolArray]:
-    """Where the reward is near its floor, and where it is near the best of the run."""
-    lowest = min(0.0, stats.quantile(view.reward, 0.05))
-    width = view.best - lowest
-    nothing = view.reward - lowest <= NEAR_NOTHING
-    low = (nothing & (view.share >= 0.9)) | (view.reward <= lowest + LOW * width)
-    high = ~nothing & (view.reward > lowest + HIGH * width)
-    whole = stats.quantile(view.reward, 1.0) - stats.quantile(view.reward, 0.0)
-    if whole <= NOISE * abs(width):  # a reward that never was lower says nothing about its ceiling
-        high = np.zeros(len(high), dtype=np.bool_)
-    return low, high
-
-
-def _raw(run: RunContext, view: _View, step: int) -> float:
-    at = np.array([step], dtype=np.int64)
-    series = run.series(view.source)
-    if series is None:
-        return float(view.share[np.searchsorted(view.steps, step)])
-    return float(stats.at_steps(series, at)[0])

@@ -9,6 +9,7 @@
 signals     a metric over the logged steps, and what it was like before each of them
 episodes    where a rule says that it is bad, and the episodes of that
 ranks       one metric of all ranks, and what each is compared with
+flat        the share of groups whose rewards are all equal
 rollouts    which recorded steps are read, and what belongs to a group
 events      what several rules ask of a run's events and of its kind
 wording     an episode in words
@@ -27,6 +28,7 @@ from rlprobe.rule.episodes import (
     together,
 )
 from rlprobe.rule.events import concerns_gradients, is_signed, learns_by_reward, restarts
+from rlprobe.rule.flat import equal, flat_shares
 from rlprobe.rule.ranks import RankGrid, all_steps, majority, own_pasts
 from rlprobe.rule.rollouts import first_bad_sampled, groups, sampled_steps
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
@@ -48,8 +50,10 @@ __all__ = [
     "all_steps",
     "concerns_gradients",
     "early",
+    "equal",
     "finding",
     "first_bad_sampled",
+    "flat_shares",
     "groups",
     "is_signed",
     "known",

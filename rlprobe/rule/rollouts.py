@@ -20,10 +20,10 @@ def groups(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
     return by_id
 
 
-def sampled_steps(steps: Sequence[int], most: int, last: int) -> list[int]:
+def sampled_steps(steps: Sequence[int], most: int, last: int = 0) -> list[int]:
     """About `most` steps, evenly spread, and the `last` ones: there a dying run is read closely."""
     stride = max(1, len(steps) // most)
-    return sorted({*steps[::stride], *steps[-last:]})
+    return sorted({*steps[::stride], *steps[len(steps) - min(last, len(steps)) :]})
 
 
 def first_bad_sampled(

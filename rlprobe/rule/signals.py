@@ -70,6 +70,10 @@ class Signal:
         """The same rows with other values, e.g. in another unit."""
         return dataclasses.replace(self, values=values)
 
+    def where(self, rows: BoolArray) -> Signal:
+        """These rows only."""
+        return dataclasses.replace(self, steps=self.steps[rows], values=self.values[rows])
+
     def beside(self, metric: str) -> FloatArray:
         """Another metric at the same steps; NaN where it has no value."""
         return stats.at_steps(self.run.series(metric), self.steps)
