@@ -11,7 +11,7 @@ import numpy as np
 from rlprobe import stats
 from rlprobe.detector import RunContext
 from rlprobe.errors import Inconclusive
-from rlprobe.values import BoolArray, FloatArray, IntArray
+from rlprobe.values import BoolArray, FloatArray, IntArray, Series
 
 WHOLE = stats.MAX_BLOCKS  # window of a baseline: the whole past
 
@@ -73,6 +73,10 @@ class Signal:
     def where(self, rows: BoolArray) -> Signal:
         """These rows only."""
         return dataclasses.replace(self, steps=self.steps[rows], values=self.values[rows])
+
+    def at(self, steps: IntArray) -> FloatArray:
+        """Its values at these steps; NaN where it has none."""
+        return stats.at_steps(Series(self.metric, self.steps, self.values), steps)
 
     def beside(self, metric: str) -> FloatArray:
         """Another metric at the same steps; NaN where it has no value."""
