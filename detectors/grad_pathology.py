@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Event,
-    Evidence,
-    Finding,
-    Inconclusive,
-    RunContext,
-    Series,
-    Severity,
-    knob,
+from rlprobe.detector import Detector, RunContext, fixed, knob, rule
+from rlprobe.findings import Evidence, Finding, Severity
+from rlprobe.rule import (
+    SINCE,
+    Judged,
+    Past,
+    Period,
+    Signal,
+    Stretch,
+    concerns_gradients,
+    finding,
+    listed,
+    number,
+    stretch_from,
 )
+from rlprobe.values import BoolArray, Event, IntArray, Series
 
-NORMS = ("grad_norm", "grad_norm_critic")
-COUNTS = ("nan_count", "inf_count")
-GRADIENT_SOURCES = ("", "gradient", "grad", "weight", "weights", "parameter", "parameters")
-MIN_POINTS = 8
-MERGE_ROWS = 5  # a few good rows between two bad ones do not make two incidents
-SKIPPED_AT_MOST = 3  # so many bad updates in a row can have been skipped without harm
-SKIPPING_FRAMEWORKS = ("verl",)
-LEAST_SIGMA = 0.1  # of the logarithm: no series is steadier than about 10 %
+_COUNTS = ("nan_count", "inf_count")
+_WATCHED = ("grad_norm", "grad_norm_critic", *_COUNTS)
+_SKIPPING = ("verl",)  # frameworks that skip a non-finite update
+
+
+class _Watched(NamedTuple):
+    """A metric of the gradient, of the run or of one rank, and the steps at which it is bad."""
+
+    series: Series
+    rank: int | None
+    bad: IntArray
 
 
 class GradPathology(Detector):
     """Gradients turn NaN or Inf, or spike far above the run's own level again and again.
 
     What it detects
-        `nonfinite`: a gradient with at least one NaN or Inf element, a gradient norm that is not
-        finite, or a `nan_detected` event about gradients or weights. `spikes`: a cluster of steps
-        whose gradient norm is far above the run's own past.
+        A NaN or Inf in the gradient or in the weights, and steps whose gradient norm is far above
+        the run's own past.
 
     Why it matters
         One non-finite update writes NaN into every weight it touches, and nothing after it is
@@ -43,13 +53,10 @@ class GradPathology(Detector):
         learnt, even where clipping bounds the single step.
 
     How it is computed
-        Non-finite values are facts: one is enough, at any step, on any rank. Rows on which a
-        dynamic loss scaler skipped the update and lowered its scale are left out. For spikes, the
-        norm is compared on a log scale with the median of its own past, which excludes earlier
-        spikes; a step above `spike_ratio` times that level (and clearly outside its usual scatter)
-        is a spike. `min_spikes` spikes with at most `spike_window` rows between neighbours are a
-        cluster; fewer are reported as info. Spikes that open the run are a cold start. A cluster
-        that leads straight into a NaN is part of that finding.
+        Non-finite values are facts: one is enough, at any step, on any rank. A spike is a norm
+        above `spike_ratio` times the median of its own past, which excludes earlier spikes, and
+        above its usual scatter by `sigmas` robust standard deviations, all on a log scale. For the
+        first `opening` rows, whose past is short, the level is their lower quartile.
 
     What to do
         Restore the last checkpoint before the first bad step. Clip the gradient norm, lower the
@@ -88,192 +95,180 @@ class GradPathology(Detector):
     min_spikes: int = knob(3, "spikes that make a cluster", unit="steps", minimum=2)
     spike_window: int = knob(20, "rows between two spikes of a cluster", unit="rows", minimum=1)
 
+    points = fixed(8, "norms above 0 that are needed")
+    opening = fixed(16, "rows that are needed for a past")
+    sigmas = fixed(4, "robust standard deviations of the logarithm above the level")
+    least_std = fixed(0.1, "of the logarithm: no norms are steadier")
+    many = fixed(10, "spikes of a cluster that are critical")
+    several = fixed(5, "spikes of a cluster that are critical if the log ends with them")
+    gap = fixed(5, "good rows that do not part two non-finite ones, nor spikes from them")
+    skipped = fixed(3, "non-finite updates in a row that can have been skipped without harm")
+    flat_share = fixed(0.5, "share of flat groups that makes them the first suspect of a spike")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Non-finite gradients, then spikes of the gradient norm."""
-        facts = tuple(_nonfinite(run))
+        facts = tuple(self._nonfinite(run))
         yield from facts
-        series = run.series("grad_norm")
-        if series is not None:
-            yield from self._spikes(run, series, facts)
+        norm = Signal.logged(run, "grad_norm", above=0)
+        if norm is not None:
+            norm.require(self.points)
+            yield from self._spikes(norm, facts)
 
-    def _spikes(
-        self, run: RunContext, series: Series, facts: tuple[Finding, ...]
-    ) -> Iterator[Finding]:
-        steps, norms = stats.measured(series, above=0.0)
-        if len(steps) < MIN_POINTS:
-            raise Inconclusive(f"spikes: {len(steps)} non-zero gradient norms, needs {MIN_POINTS}")
-        level, mask = self._above(norms)
-        mask &= ~_cold_start(mask)
-        clusters = stats.episodes(mask, gap=self.spike_window, least=self.min_spikes)
-        for cluster in clusters:
-            if not _leads_into(facts, int(steps[cluster.end]), run.interval):
-                yield _cluster(run, steps, norms, level, mask, cluster)
-            mask[cluster.rows] = False
-        if mask.any():
-            yield _isolated(run, steps, norms, level, mask)
+    @rule("nonfinite")
+    def _nonfinite(self, run: RunContext) -> Iterator[Finding]:
+        """A NaN or Inf element, a norm that is not finite, or a `nan_detected` event about
+        gradients or weights, unless a dynamic loss scaler lowered its scale there and skipped the
+        update; `gap` good rows do not part an episode. Critical. A warning where at most `skipped`
+        steps of gradients are bad and finite values follow, or the framework skips such updates.
+        """
+        watched = tuple(_watched(run))
+        events = [event for event in run.events("nan_detected") if concerns_gradients(event)]
+        bad = _bad_steps(run, watched, events)
+        for start, end in stats.clusters(bad, (self.gap + 1) * run.interval):
+            yield self._fact(run, bad[start : end + 1], watched, events)
 
-    def _above(self, norms: stats.FloatArray) -> tuple[stats.FloatArray, stats.BoolArray]:
-        """Logarithm of the level before each row, and where the norm spikes above it."""
-        values = stats.logs(norms, 1e-30)
-        limit = float(np.log(self.spike_ratio))
-        # the first rows have no past worth the name: there, the low part of them is the level
-        opening = 2 * MIN_POINTS
-        early = stats.quantile(values[:opening], 0.25)
-        learnt = values.copy()
-        learnt[:opening][values[:opening] > early + limit] = np.nan
-        past = stats.past_baseline(learnt, above=limit, warmup=opening)
-        center = np.where(np.isnan(past.center), early, past.center)
-        mask = values > center + limit
-        rows = np.flatnonzero(mask)
-        sigma = np.maximum(np.nan_to_num(past.robust_std[rows]), LEAST_SIGMA)
-        mask[rows] = values[rows] - center[rows] > 4 * sigma
-        return center, mask
-
-
-def _cold_start(mask: stats.BoolArray) -> stats.BoolArray:
-    """The spikes that open the run: a start far above the later level is no fault."""
-    opening = np.zeros(len(mask), dtype=np.bool_)
-    found = stats.episodes(mask, gap=1)
-    if found and found[0].start == 0:
-        opening[found[0].rows] = True
-    return opening
-
-
-def _leads_into(facts: tuple[Finding, ...], step: int, interval: int) -> bool:
-    reach = MERGE_ROWS * interval
-    return any(fact.first_bad_step - reach <= step <= fact.last_bad_step + reach for fact in facts)
-
-
-def _cluster(
-    run: RunContext,
-    steps: stats.IntArray,
-    norms: stats.FloatArray,
-    level: stats.FloatArray,
-    mask: stats.BoolArray,
-    cluster: stats.Episode,
-) -> Finding:
-    rows = np.flatnonzero(mask[cluster.rows]) + cluster.start
-    top = int(rows[int(np.argmax(norms[rows]))])
-    base = float(np.exp(level[rows[0]]))
-    first, last = int(steps[cluster.start]), int(steps[cluster.end])
-    lasting = len(rows) >= 10 or (len(rows) >= 5 and not cluster.recovered)
-    return Finding(
-        detector="GRAD_PATHOLOGY",
-        variant="spikes",
-        severity=Severity.CRITICAL if lasting else Severity.WARNING,
-        confidence=0.9 if len(rows) >= 5 else 0.75,
-        first_bad_step=first,
-        last_bad_step=last if cluster.recovered else run.last_step,
-        state=stats.outcome(cluster, ended=run.ended),
-        summary=(
-            f"{len(rows)} gradient-norm spikes from step {first:,} to {last:,}, up to "
-            f"{stats.number(norms[top])} against a level of {stats.number(base)} "
-            f"({stats.number(norms[top] / base)} times)."
-        ),
-        evidence=(
-            Evidence("grad_norm", first, float(norms[cluster.start]), base, note="first spike"),
-            Evidence("grad_norm", int(steps[top]), float(norms[top]), base, note="highest spike"),
-            Evidence("grad_norm", None, float(len(rows)), note="number of spikes"),
-        ),
-        remedies=_spike_remedies(run, first),
-        metrics=("grad_norm",),
-    )
-
-
-def _spike_remedies(run: RunContext, step: int) -> tuple[str, ...]:
-    flat = stats.at_steps(
-        run.series("zero_variance_group_fraction"), np.array([step], dtype=np.int64)
-    )
-    general = (
-        "clip the gradient norm near the run's usual level",
-        "lower the learning rate, or warm it up for longer",
-        "look at the batches of the spiking steps: the same data at a fixed distance points there",
-        "restore the last checkpoint before the first spike if the reward fell after it",
-    )
-    if flat[0] >= 0.5:
-        return (
-            "drop groups whose rewards are all equal, or add a floor to the standard deviation "
-            "that advantages are divided by",
-            *general,
+    @rule("spikes")
+    def _spikes(self, norm: Signal, facts: Sequence[Finding]) -> Iterator[Finding]:
+        """`min_spikes` spikes with at most `spike_window` rows between neighbours: a warning,
+        critical if they are `many`, or `several` and the last that is logged. Fewer are info.
+        Nothing is said of spikes that open the run, a cold start, nor of a cluster within `gap`
+        rows of a non-finite gradient, to which it belongs.
+        """
+        past = self._past(norm)
+        spiking = past.above(
+            sigmas=self.sigmas, at_least=math.log(self.spike_ratio), floor=self.least_std
         )
-    return general
+        for opening in stats.episodes(spiking, gap=1)[:1]:
+            if opening.start == 0:
+                spiking[opening.rows] = False
+        clusters = Judged(norm, spiking).runs(gap=self.spike_window, least=self.min_spikes)
+        reach = self.gap * norm.run.interval
+        for cluster in clusters:
+            if not any(
+                fact.first_bad_step - reach <= cluster.seen <= fact.last_bad_step + reach
+                for fact in facts
+            ):
+                count = int(spiking[cluster.rows].sum())
+                yield self._cluster(cluster, count, float(past.level[cluster.start]))
+            spiking[cluster.rows] = False
+        if spiking.any():
+            yield self._isolated(norm, past, np.flatnonzero(spiking))
 
+    def _past(self, norm: Signal) -> Past:
+        """The norm's past; the low part of the first rows, which have none worth the name."""
+        first = stats.logs(norm.values[: self.opening], 1e-30)
+        low, limit = stats.quantile(first, 0.25), math.log(self.spike_ratio)
+        high = np.zeros(len(norm), dtype=np.bool_)
+        high[: self.opening] = first > low + limit
+        past = norm.past(log=1e-30, above=limit, warmup=self.opening, without=high)
+        center = np.where(np.isnan(past.center), low, past.center)
+        return dataclasses.replace(past, center=center, robust_std=np.nan_to_num(past.robust_std))
 
-def _isolated(
-    run: RunContext,
-    steps: stats.IntArray,
-    norms: stats.FloatArray,
-    level: stats.FloatArray,
-    mask: stats.BoolArray,
-) -> Finding:
-    rows = np.flatnonzero(mask)
-    top = int(rows[int(np.argmax(np.log(norms[rows]) - level[rows]))])
-    base = float(np.exp(level[top]))
-    first, last = int(steps[rows[0]]), int(steps[rows[-1]])
-    once = len(rows) == 1
-    passed = bool(rows[-1] < len(mask) - 1)
-    came_back = "; the norm came back each time" if passed else ""
-    return Finding(
-        detector="GRAD_PATHOLOGY",
-        variant="spikes",
-        severity=Severity.INFO,
-        confidence=0.6,
-        first_bad_step=first,
-        last_bad_step=last if passed else run.last_step,
-        state="recovered" if passed else "ended_run" if run.ended else "ongoing",
-        summary=(
-            f"{'One isolated spike' if once else f'{len(rows)} isolated spikes'} of the gradient "
-            f"norm, {stats.number(norms[top])} at step {int(steps[top]):,} against a level of "
-            f"{stats.number(base)}{came_back}."
-        ),
-        evidence=(
-            Evidence("grad_norm", int(steps[top]), float(norms[top]), base, note="highest spike"),
-            Evidence("grad_norm", None, float(len(rows)), note="number of spikes"),
-        ),
-        remedies=("nothing, as long as clipping is on and the spikes stay rare",),
-        metrics=("grad_norm",),
-    )
+    def _cluster(self, cluster: Stretch, count: int, level: float) -> Finding:
+        top = float(cluster.signal.values[cluster.top])
+        ends = count >= self.several and not cluster.recovered
+        return finding(
+            self,
+            cluster,
+            f"{count} gradient-norm spikes from step {cluster.first:,} to {cluster.seen:,}, up to "
+            f"{number(top)} against a level of {number(level)} ({number(top / level)} times).",
+            variant="spikes",
+            severity=Severity.CRITICAL if count >= self.many or ends else Severity.WARNING,
+            confidence=0.9 if count >= 5 else 0.75,
+            evidence=(
+                cluster.at_onset(level, "first spike"),
+                cluster.at_top(level, "highest spike"),
+                cluster.in_all(count, None, "number of spikes"),
+            ),
+            remedies=(
+                "drop groups whose rewards are all equal, or add a floor to the standard deviation "
+                "that advantages are divided by"
+                if cluster.signal.beside("zero_variance_group_fraction")[cluster.start]
+                >= self.flat_share
+                else "",
+                "clip the gradient norm near the run's usual level",
+                "lower the learning rate, or warm it up for longer",
+                "look at the batches of the spiking steps: the same data at a fixed distance "
+                "points there",
+                "restore the last checkpoint before the first spike if the reward fell after it",
+            ),
+        )
+
+    def _isolated(self, norm: Signal, past: Past, rows: IntArray) -> Finding:
+        spikes = stretch_from(norm, int(rows[0]), int(rows[-1]))
+        top = int(rows[np.argmax(past.rise[rows])])
+        step, value, level = int(norm.steps[top]), float(norm.values[top]), float(past.level[top])
+        count = "One isolated spike" if len(rows) == 1 else f"{len(rows)} isolated spikes"
+        came_back = "; the norm came back each time" if spikes.recovered else ""
+        return finding(
+            self,
+            spikes,
+            f"{count} of the gradient norm, {number(value)} at step {step:,} against a level of "
+            f"{number(level)}{came_back}.",
+            variant="spikes",
+            severity=Severity.INFO,
+            confidence=0.6,
+            evidence=(
+                Evidence("grad_norm", step, value, level, note="highest spike"),
+                spikes.in_all(len(rows), None, "number of spikes"),
+            ),
+            remedies=("nothing, as long as clipping is on and the spikes stay rare",),
+        )
+
+    def _fact(
+        self,
+        run: RunContext,
+        steps: IntArray,
+        watched: Sequence[_Watched],
+        every_event: Sequence[Event],
+    ) -> Finding:
+        first, last = int(steps[0]), int(steps[-1])
+        events = [event for event in every_event if first <= _step(run, event) <= last]
+        poisoned = any(_source(event).startswith(("weight", "param")) for event in events)
+        recovered = not poisoned and _finite_after(watched, last)
+        harmless = not poisoned and len(steps) <= self.skipped
+        skipped = harmless and (recovered or run.framework in _SKIPPING)
+        ranks = _ranks(watched, first, last, events)
+        evidence = tuple(_proof(watched, first, events))
+        return finding(
+            self,
+            Period(run, first, last, recovered),
+            _sentence(len(steps), ranks, events, poisoned=poisoned),
+            variant="nonfinite",
+            severity=Severity.WARNING if skipped else Severity.CRITICAL,
+            confidence=0.99,
+            evidence=evidence,
+            remedies=_cures(run, first, poisoned=poisoned, skipped=skipped),
+            metrics=tuple(dict.fromkeys(item.metric for item in evidence)),
+            ranks=ranks,
+        )
 
 
 # --- non-finite -----------------------------------------------------------------------------------
 
 
-def _nonfinite(run: RunContext) -> Iterator[Finding]:
-    events = [event for event in run.events("nan_detected") if _about_gradients(event)]
-    bad = _bad_steps(run, events)
-    if not len(bad):
-        return
-    for start, end in stats.clusters(bad, (MERGE_ROWS + 1) * run.interval):
-        yield _fact(run, bad[start : end + 1], events)
-
-
-def _about_gradients(event: Event) -> bool:
-    return str(event.data.get("source") or "").lower() in GRADIENT_SOURCES
-
-
-def _bad_steps(run: RunContext, events: list[Event]) -> stats.IntArray:
-    measured = [_bad_rows(series) for series in _watched(run)]
-    rows = np.concatenate([*measured, np.empty(0, dtype=np.int64)])
-    rows = rows[~_scaler_skipped(run, rows)]
-    told = [run.last_step if event.step is None else event.step for event in events]
-    return np.unique(np.concatenate((rows, np.array(told, dtype=np.int64))))
-
-
-def _watched(run: RunContext) -> Iterator[Series]:
-    for name in (*NORMS, *COUNTS):
+def _watched(run: RunContext) -> Iterator[_Watched]:
+    """Each metric of the run, then of its ranks."""
+    for name in _WATCHED:
         series = run.series(name)
         if series is not None:
-            yield series
-        yield from run.rank_series(name).values()
+            yield _Watched(series, None, _bad_rows(series))
+        for rank, own in run.rank_series(name).items():
+            yield _Watched(own, rank, _bad_rows(own))
 
 
-def _bad_rows(series: Series) -> stats.IntArray:
-    if series.name in COUNTS:
-        return series.steps[~(series.values <= 0)]
-    return series.steps[~np.isfinite(series.values)]
+def _bad_rows(series: Series) -> IntArray:
+    counts = series.name in _COUNTS
+    return series.steps[~(series.values <= 0) if counts else ~np.isfinite(series.values)]
 
 
-def _scaler_skipped(run: RunContext, steps: stats.IntArray) -> stats.BoolArray:
+def _bad_steps(run: RunContext, watched: Sequence[_Watched], events: Sequence[Event]) -> IntArray:
+    steps = np.concatenate([item.bad for item in watched] + [np.empty(0, dtype=np.int64)])
+    steps = steps[~_scaler_skipped(run, steps)]
+    return np.union1d(steps, np.array([_step(run, event) for event in events], dtype=np.int64))
+
+
+def _scaler_skipped(run: RunContext, steps: IntArray) -> BoolArray:
     """Where a dynamic loss scaler caught the overflow: it skipped the update and backed off."""
     scale = run.series("loss_scale")
     if scale is None or not len(steps):
@@ -286,93 +281,62 @@ def _scaler_skipped(run: RunContext, steps: stats.IntArray) -> stats.BoolArray:
     return (here < before) | (after < here) | (skipped & (here > 1))
 
 
-def _fact(run: RunContext, steps: stats.IntArray, events: list[Event]) -> Finding:
-    first, last = int(steps[0]), int(steps[-1])
-    inside = [event for event in events if first <= _step(run, event) <= last]
-    poisoned = any(
-        str(event.data.get("source", "")).startswith(("weight", "param")) for event in inside
-    )
-    recovered = not poisoned and _finite_after(run, last)
-    harmless = not poisoned and len(steps) <= SKIPPED_AT_MOST
-    skipped = harmless and (recovered or run.framework in SKIPPING_FRAMEWORKS)
-    ranks = _ranks(run, first, last, inside)
-    evidence = tuple(_proof(run, first, inside))
-    return Finding(
-        detector="GRAD_PATHOLOGY",
-        variant="nonfinite",
-        severity=Severity.WARNING if skipped else Severity.CRITICAL,
-        confidence=0.99,
-        first_bad_step=first,
-        last_bad_step=last if recovered else run.last_step,
-        state="recovered" if recovered else "ended_run" if run.ended else "ongoing",
-        summary=_sentence(first, len(steps), ranks, inside, poisoned=poisoned),
-        evidence=evidence,
-        remedies=_cures(run, first, poisoned=poisoned, skipped=skipped),
-        metrics=tuple(dict.fromkeys(item.metric for item in evidence)),
-        ranks=ranks,
-    )
-
-
 def _step(run: RunContext, event: Event) -> int:
     return run.last_step if event.step is None else event.step
 
 
-def _finite_after(run: RunContext, step: int) -> bool:
+def _source(event: Event) -> str:
+    return str(event.data.get("source") or "")
+
+
+def _finite_after(watched: Sequence[_Watched], step: int) -> bool:
     """Whether a good value was logged after this step."""
-    for series in _watched(run):
+    for series, _, _ in watched:
         later = series.values[series.steps > step]
         if len(later):
             return bool(np.isfinite(later).any())
     return False
 
 
-def _ranks(run: RunContext, first: int, last: int, events: list[Event]) -> tuple[int, ...]:
-    found = {event.rank for event in events if event.rank > 0}
-    every: set[int] = set()
-    for name in (*NORMS, *COUNTS):
-        for rank, series in run.rank_series(name).items():
-            every.add(rank)
-            steps = _bad_rows(series)
-            if bool(((steps >= first) & (steps <= last)).any()):
-                found.add(rank)
-    return tuple(sorted(found)) if found != every else ()
+def _ranks(
+    watched: Sequence[_Watched], first: int, last: int, events: Sequence[Event]
+) -> tuple[int, ...]:
+    """Ranks that are hit; none if it is all of them."""
+    every = {item.rank for item in watched if item.rank is not None}
+    hit = {event.rank for event in events if event.rank > 0}
+    hit |= {
+        item.rank
+        for item in watched
+        if item.rank is not None and ((item.bad >= first) & (item.bad <= last)).any()
+    }
+    return tuple(sorted(hit)) if hit != every else ()
 
 
-def _proof(run: RunContext, step: int, events: list[Event]) -> Iterator[Evidence]:
-    at = np.array([step], dtype=np.int64)
-    for name in (*NORMS, *COUNTS):
-        value = float(stats.at_steps(run.series(name), at)[0])
-        series = run.series(name)
-        if series is not None and step in _bad_rows(series):
-            yield Evidence(name, step, value, note="first bad value")
-        for rank, own in run.rank_series(name).items():
-            if step in _bad_rows(own):
-                value = float(stats.at_steps(own, at)[0])
-                yield Evidence(name, step, value, rank=rank, note="first bad value of the rank")
+def _proof(watched: Sequence[_Watched], step: int, events: Sequence[Event]) -> Iterator[Evidence]:
+    for series, rank, bad in watched:
+        if step in bad:
+            value = float(series.values[np.searchsorted(series.steps, step)])
+            note = "first bad value" if rank is None else "first bad value of the rank"
+            yield Evidence(series.name, step, value, rank=rank, note=note)
     for event in events[:5]:
-        yield Evidence(
-            "event:nan_detected",
-            event.step,
-            float(event.data.get("nan_count") or 0) + float(event.data.get("inf_count") or 0),
-            rank=event.rank,
-            note=f"non-finite elements, {event.data.get('source') or 'gradient'}{_names(event)}",
-        )
+        count = float(event.data.get("nan_count") or 0) + float(event.data.get("inf_count") or 0)
+        names = f" of {_names(event)}" if _names(event) else ""
+        note = f"non-finite elements, {_source(event) or 'gradient'}{names}"
+        yield Evidence("event:nan_detected", event.step, count, rank=event.rank, note=note)
 
 
 def _names(event: Event) -> str:
-    names = [str(name) for name in event.data.get("names") or ()]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f" of {', '.join(names[:3])}{more}" if names else ""
+    return listed(event.data.get("names") or (), 3)
 
 
 def _sentence(
-    step: int, count: int, ranks: tuple[int, ...], events: list[Event], *, poisoned: bool
+    count: int, ranks: tuple[int, ...], events: Sequence[Event], *, poisoned: bool
 ) -> str:
     what = "Weights hold NaN or Inf" if poisoned else "The gradient is NaN or Inf"
+    names = next((f" in {_names(event)}" for event in events if _names(event)), "")
     where = f" on rank {', '.join(map(str, ranks))}" if ranks else ""
-    named = next((_names(event) for event in events if _names(event)), "")
     often = f", on {count:,} logged steps" if count > 1 else ""
-    return f"{what}{named.replace(' of ', ' in ', 1)}{where} from step {step:,} on{often}."
+    return f"{what}{names}{where}{SINCE}{often}."
 
 
 def _cures(run: RunContext, step: int, *, poisoned: bool, skipped: bool) -> tuple[str, ...]:
@@ -382,14 +346,11 @@ def _cures(run: RunContext, step: int, *, poisoned: bool, skipped: bool) -> tupl
             "clip gradients and lower the learning rate if it comes again",
         )
     restore = f"restore the last checkpoint before step {step:,}"
-    first = (
+    return (
         f"{restore}; the weights are poisoned, going on cannot heal them"
         if poisoned
-        else f"stop, and {restore}"
-    )
-    half = "train in bf16, or enable the loss scaler" if run.setting("fp16") else None
-    rest = (
+        else f"stop, and {restore}",
+        "train in bf16, or enable the loss scaler" if run.setting("fp16") else "",
         "clip the gradient norm and lower the learning rate before going on",
         "replay the batch of that step and look for empty completions or log(0)",
     )
-    return (first, *([half] if half else []), *rest)
