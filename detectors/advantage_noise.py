@@ -2,65 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Rollout,
-    RunContext,
-    Severity,
-    knob,
-)
+from rlprobe.detector import Detector, RunContext, fixed, knob, rule
+from rlprobe.findings import Evidence, Finding, Severity
+from rlprobe.rule import SINCE, Period, Signal, finding, groups, number, sampled_steps
+from rlprobe.values import BoolArray, FloatArray
 
-SIZES = ("advantage_abs_mean", "advantage_std", "advantage_max")
-SPREADS = ("reward_group_std_mean", "reward_std")
-ALL_FLAT = 0.999
-MOST_SAMPLED = 200  # steps whose rollouts are read
-MOST_NAMED = 8
-GAP_ROWS = 5
-EARLY = 8
-ABSOLUTE = 0.5  # nothing is divided by a smaller reward when its rounding is judged
+_SIZES = ("advantage_abs_mean", "advantage_std", "advantage_max")
+_SPREADS = ("reward_group_std_mean", "reward_std")
 
 
-@dataclass(frozen=True, slots=True)
-class _Noise:
-    """A step on which noise was learnt from.
+class _Noise(NamedTuple):
+    """Rows on which noise was learnt from.
 
     Attributes:
         spread: of the rewards in the group or batch.
         size: of what came out of it: an advantage, or the gradient norm.
+        samples: ids of the rollouts of each row, if they are known.
     """
 
-    step: int
-    spread: float
-    size: float
-    samples: tuple[str, ...] = ()
+    spread: Signal
+    size: Signal
+    samples: tuple[tuple[str, ...], ...] = ()
 
 
 class AdvantageNoise(Detector):
     """Sizeable advantages, or a jump of the gradient, out of rewards that are all equal.
 
     What it detects
-        `samples`: recorded groups whose rewards differ by rounding only, with advantages of usual
-        size. `metrics`: the same from the logged spread and size. `gradient`: a gradient norm far
-        above its past on a step on which all groups are flat.
+        Advantages of usual size, or a gradient norm far above its past, out of rewards that differ
+        by rounding only.
 
     Why it matters
         Dividing by a standard deviation of 1e-8 turns rounding into advantages of size one. The
         update is then random, at full strength, and its gradient can be the largest of the run.
 
     How it is computed
-        A spread above 0 but below `noise` times the reward is rounding. With an advantage above
-        `size` it counts, and it is a finding on steps where it is `share` of the recorded groups: a
-        healthy batch has a flat group now and then, whose noise the others drown. Where only the
-        gradient is logged, its norm must be `gradient_ratio` times the median of its past on a row
-        whose groups are all flat.
+        A spread above 0 and up to `noise` times the reward is rounding; a reward below
+        `least_reward` counts as that. An advantage above `size` is sizeable. Of three rules, the
+        first that sees anything is reported, critical on `many` steps or more, otherwise a warning;
+        steps with up to `gap` others between them are one episode.
 
     What to do
         Drop groups whose rewards are all equal before the advantages are computed, or add a floor
@@ -80,8 +67,8 @@ class AdvantageNoise(Detector):
     severity = Severity.CRITICAL
     needs = (
         ("samples",),
-        *((spread, size) for spread in SPREADS for size in SIZES),
-        *((spread, "grad_norm") for spread in SPREADS),
+        *((spread, size) for spread in _SPREADS for size in _SIZES),
+        *((spread, "grad_norm") for spread in _SPREADS),
         ("zero_variance_group_fraction", "grad_norm"),
     )
     caused_by = ("ZERO_VARIANCE", "REWARD_COLLAPSE", "REWARD_HACKING", "FORMAT_GAMING")
@@ -95,140 +82,121 @@ class AdvantageNoise(Detector):
     )
     gradient_ratio: float = knob(8, "times the gradient norm's own past", minimum=2)
 
+    least_reward = fixed(0.5, "reward that any is taken for when its rounding is judged")
+    many = fixed(5, "noisy steps that are critical")
+    gap = fixed(5, "rows between two noisy ones of an episode")
+    read = fixed(200, "recorded steps that are read, evenly spread")
+    warmup = fixed(8, "rows that are needed for a past of the gradient norm")
+    sigmas = fixed(4, "robust standard deviations that the logarithm of a norm jumps at least")
+    all_flat = fixed(0.999, "share of flat groups that is all of them")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Groups, then logged spreads, then jumps of the gradient."""
-        for variant, found in (
-            ("samples", self._in_samples(run)),
-            ("metrics", self._in_metrics(run)),
-            ("gradient", self._in_gradient(run)),
-        ):
-            if found:
-                yield from _findings(run, found, variant)
+        for entry in self.rules():
+            noise = entry.judge(self, run)
+            if noise is not None:
+                for start, end in stats.clusters(noise.size.steps, (self.gap + 1) * run.interval):
+                    yield self._finding(noise, slice(start, end + 1), entry.variant)
                 return
 
-    def _in_samples(self, run: RunContext) -> list[_Noise]:
-        steps = run.sample_steps()
-        found: list[_Noise] = []
-        for step in steps[:: max(1, len(steps) // MOST_SAMPLED)]:
-            groups = _groups_of(run.rollouts(step))
-            noisy = list(self._noisy(step, groups))
-            if noisy and len(noisy) >= self.share * len(groups):
-                found += noisy
-        return found
+    @rule("samples")
+    def _in_samples(self, run: RunContext) -> _Noise | None:
+        """A spread that is rounding and a sizeable advantage in `share` of the recorded groups of a
+        step. A healthy batch has a flat group now and then, whose noise the others drown.
+        """
+        noisy: list[tuple[int, float, float, tuple[str, ...]]] = []
+        for step in sampled_steps(run.sample_steps(), self.read):
+            by_group = groups(item for item in run.rollouts(step) if item.advantage is not None)
+            of_step = []
+            for group in by_group.values():
+                rewards = [item.reward or 0.0 for item in group]
+                spread = max(rewards) - min(rewards)
+                size = max(abs(item.advantage or 0.0) for item in group)
+                if self._rounding(spread, rewards[0]) and size > self.size:
+                    of_step.append((step, spread, size, tuple(item.sample_id for item in group)))
+            if len(of_step) >= self.share * len(by_group):
+                noisy += of_step
+        if not noisy:
+            return None
+        at, spreads, sizes, samples = zip(*noisy, strict=True)
+        steps = np.array(at, dtype=np.int64)
+        source = next((name for name in _SPREADS if run.series(name)), "samples")
+        spread_of = Signal(run, source, steps, np.array(spreads))
+        return _Noise(spread_of, Signal(run, "samples", steps, np.array(sizes)), samples)
 
-    def _noisy(self, step: int, groups: list[list[Rollout]]) -> Iterator[_Noise]:
-        for group in groups:
-            rewards = [rollout.reward or 0.0 for rollout in group]
-            spread = max(rewards) - min(rewards)
-            size = max(abs(rollout.advantage or 0.0) for rollout in group)
-            limit = self.noise * max(ABSOLUTE, abs(rewards[0]))
-            if 0 < spread <= limit and size > self.size:
-                names = tuple(rollout.sample_id for rollout in group)[:MOST_NAMED]
-                yield _Noise(step, spread, size, names)
-
-    def _in_metrics(self, run: RunContext) -> list[_Noise]:
-        for name in SPREADS:
-            series = run.series(name)
-            if series is None:
+    @rule("metrics")
+    def _in_metrics(self, run: RunContext) -> _Noise | None:
+        """The same from the logged spread of the rewards and the logged size of the advantages."""
+        for name in _SPREADS:
+            spread = Signal.logged(run, name)
+            if spread is None:
                 continue
-            rounding = self._rounding(run, series.steps, series.values)
-            for other in SIZES if rounding.any() else ():
-                size = np.abs(stats.finite(stats.at_steps(run.series(other), series.steps)))
-                bad = np.flatnonzero(rounding & (size > self.size))
-                if len(bad):
-                    return _noises(series.steps, series.values, size, bad)
-        return []
+            rounding = self._rounding(spread.values, spread.beside("reward_mean"))
+            for other in _SIZES if rounding.any() else ():
+                size = np.abs(spread.beside(other))
+                noisy = rounding & (size > self.size) & np.isfinite(size)
+                if noisy.any():
+                    rows = spread.where(noisy)
+                    return _Noise(rows, Signal(run, other, rows.steps, size[noisy]))
+        return None
 
-    def _rounding(
-        self, run: RunContext, steps: stats.IntArray, spread: stats.FloatArray
-    ) -> stats.BoolArray:
-        reward = np.abs(np.nan_to_num(stats.at_steps(run.series("reward_mean"), steps)))
-        result: stats.BoolArray = (spread > 0) & (
-            spread <= self.noise * np.maximum(ABSOLUTE, reward)
-        )
-        return result
-
-    def _in_gradient(self, run: RunContext) -> list[_Noise]:
-        norms = run.series("grad_norm")
-        if norms is None or run.interval > 1:  # the norm would be that of another step
-            return []
-        flat, spread = self._flat(run, norms.steps)
+    @rule("gradient")
+    def _in_gradient(self, run: RunContext) -> _Noise | None:
+        """A gradient norm of `gradient_ratio` times the median of its past, and `sigmas` above it,
+        on a step whose groups are all flat; only in a log of every step, where the two belong
+        together.
+        """
+        norm = Signal.logged(run, "grad_norm")
+        if norm is None or run.interval > 1:
+            return None
+        spread, flat = self._flat(norm)
         if not flat.any():
-            return []
-        scale = stats.logs(np.where(norms.values > 0, norms.values, np.nan), 1e-30)
-        limit = float(np.log(self.gradient_ratio))
-        past = stats.past_baseline(scale, above=limit, warmup=EARLY)
-        jumps = scale - past.center > np.maximum(limit, 4 * past.robust_std)
-        return _noises(norms.steps, spread, norms.values, np.flatnonzero(flat & jumps))
+            return None
+        limit = math.log(self.gradient_ratio)
+        past = norm.past(log=1e-30, above=limit, warmup=self.warmup, without=norm.values <= 0)
+        noisy = flat & past.above(sigmas=self.sigmas, at_least=limit)
+        return _Noise(spread.where(noisy), norm.where(noisy)) if noisy.any() else None
 
-    def _flat(
-        self, run: RunContext, steps: stats.IntArray
-    ) -> tuple[stats.BoolArray, stats.FloatArray]:
-        """Where all groups are flat, and the spread of the rewards."""
-        for name in SPREADS:
-            series = run.series(name)
-            if series is not None:
-                spread = stats.at_steps(series, steps)
-                return self._rounding(run, steps, spread), spread
-        share = stats.at_steps(run.series("zero_variance_group_fraction"), steps)
-        return share >= ALL_FLAT, np.where(share >= ALL_FLAT, 0.0, np.nan)
+    def _flat(self, norm: Signal) -> tuple[Signal, BoolArray]:
+        """The spread of the rewards at the steps of the gradient norm, and where it is rounding."""
+        for name in _SPREADS:
+            if norm.run.series(name):
+                spread = Signal(norm.run, name, norm.steps, norm.beside(name))
+                return spread, self._rounding(spread.values, norm.beside("reward_mean"))
+        flat = norm.beside("zero_variance_group_fraction") >= self.all_flat
+        return Signal(norm.run, "samples", norm.steps, np.where(flat, 0.0, np.nan)), flat
 
+    def _rounding(self, spread: FloatArray | float, reward: FloatArray | float) -> BoolArray:
+        size = np.maximum(self.least_reward, np.abs(np.nan_to_num(reward)))
+        return np.asarray((spread > 0) & (spread <= self.noise * size))
 
-def _groups_of(rollouts: tuple[Rollout, ...]) -> list[list[Rollout]]:
-    groups: dict[str, list[Rollout]] = {}
-    for rollout in rollouts:
-        if rollout.reward is not None and rollout.advantage is not None:
-            groups.setdefault(rollout.group_id, []).append(rollout)
-    return list(groups.values())
-
-
-def _noises(
-    steps: stats.IntArray, spread: stats.FloatArray, size: stats.FloatArray, rows: stats.IntArray
-) -> list[_Noise]:
-    return [_Noise(int(steps[row]), float(spread[row]), float(size[row])) for row in rows]
-
-
-def _findings(run: RunContext, found: list[_Noise], variant: str) -> Iterator[Finding]:
-    steps = np.array([noise.step for noise in found], dtype=np.int64)
-    for start, end in stats.clusters(steps, (GAP_ROWS + 1) * run.interval):
-        yield _finding(run, found[start : end + 1], variant)
-
-
-def _finding(run: RunContext, group: list[_Noise], variant: str) -> Finding:
-    first, last = group[0].step, group[-1].step
-    top = max(group, key=lambda noise: noise.size)
-    recovered = last < run.last_step
-    what = "gradient norm" if variant == "gradient" else "advantage"
-    metric = "grad_norm" if variant == "gradient" else "samples" if variant == "samples" else ""
-    spread = next((name for name in SPREADS if run.series(name) is not None), "samples")
-    many = len({noise.step for noise in group})
-    return Finding(
-        detector="ADVANTAGE_NOISE",
-        variant=variant,
-        severity=Severity.CRITICAL if many >= GAP_ROWS else Severity.WARNING,
-        confidence=0.6 if variant == "gradient" else 0.9,
-        first_bad_step=first,
-        last_bad_step=last if recovered else run.last_step,
-        state="recovered" if recovered else "ended_run" if run.ended else "ongoing",
-        summary=(
-            f"On {many:,} steps from step {first:,} on the rewards differ by rounding only "
-            f"({stats.number(top.spread)}), but the {what} reached {stats.number(top.size)}."
-        ),
-        evidence=(
-            Evidence(spread, top.step, top.spread, note="spread of the rewards"),
-            Evidence(metric or _size_of(run), top.step, top.size, note=f"largest {what}"),
-            Evidence(spread, None, float(many), note="steps"),
-        ),
-        remedies=(
-            "give groups whose rewards are all equal an advantage of 0 "
-            "(rlprobe.guards.group_advantages)",
-            "add a floor (1e-4) to the standard deviation that advantages are divided by",
-            "round the rewards to a few digits first",
-        ),
-        metrics=tuple(name for name in (metric or _size_of(run), spread) if name != "samples"),
-        samples=top.samples,
-    )
-
-
-def _size_of(run: RunContext) -> str:
-    return next((name for name in SIZES if run.series(name) is not None), SIZES[0])
+    def _finding(self, noise: _Noise, rows: slice, variant: str | None) -> Finding:
+        run, steps = noise.size.run, noise.size.steps
+        top = rows.start + int(np.argmax(noise.size.values[rows]))
+        step, last = int(steps[top]), int(steps[rows][-1])
+        spread, size = float(noise.spread.values[top]), float(noise.size.values[top])
+        count = len(np.unique(steps[rows]))
+        what = "gradient norm" if variant == "gradient" else "advantage"
+        metrics = (noise.size.metric, noise.spread.metric)
+        return finding(
+            self,
+            Period(run, int(steps[rows][0]), last, last < run.last_step),
+            f"On {count:,} steps{SINCE} the rewards differ by rounding only ({number(spread)}), "
+            f"but the {what} reached {number(size)}.",
+            variant=variant,
+            severity=Severity.CRITICAL if count >= self.many else Severity.WARNING,
+            confidence=0.6 if variant == "gradient" else 0.9,
+            evidence=(
+                Evidence(noise.spread.metric, step, spread, note="spread of the rewards"),
+                Evidence(noise.size.metric, step, size, note=f"largest {what}"),
+                Evidence(noise.spread.metric, None, float(count), note="steps"),
+            ),
+            remedies=(
+                "give groups whose rewards are all equal an advantage of 0 "
+                "(rlprobe.guards.group_advantages)",
+                "add a floor (1e-4) to the standard deviation that advantages are divided by",
+                "round the rewards to a few digits first",
+            ),
+            metrics=[metric for metric in metrics if metric != "samples"],
+            samples=noise.samples[top][:8] if noise.samples else (),
+        )
