@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Inconclusive,
-    RunContext,
-    Series,
-    Severity,
-    knob,
-)
-
-LOOK_BACK = 64  # rows that the level in the message is taken from
+from rlprobe.detector import Detector, RunContext, fixed, knob, rule
+from rlprobe.findings import Finding, Severity
+from rlprobe.rule import WHOLE, Judged, Signal, Stretch, finding, number
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(NamedTuple):
     """One of the three KLs."""
 
     metric: str
     variant: str | None
     between: str
     floor: float
-    ceiling: float
+    ceiling: float = math.inf
 
 
 class KLBlowup(Detector):
@@ -39,8 +29,7 @@ class KLBlowup(Detector):
     What it detects
         A KL far above the run's own past and above an absolute floor, for a while or for good; or
         a KL so large that no past is needed. Three KLs are three metrics: to the reference model
-        (no variant), to the policy before the update (`update`), and between trainer and inference
-        engine (`mismatch`).
+        (no variant), to the policy before the update, and between trainer and inference engine.
 
     Why it matters
         Beyond a few nats per token the policy has nothing left of the model it started from;
@@ -50,11 +39,12 @@ class KLBlowup(Detector):
     How it is computed
         On a log scale, against the median of the run's whole past, which is not updated while the
         series is outside. A row is bad above both `ratio` times that level and the floor: `floor`
-        nats for the reference, `update_floor` for the update drift, `mismatch_floor` for trainer
-        against sampler; values far below the floor count as equal. Above `ceiling` nats a reference
-        KL is bad whatever went before, so a run may be bad from its first row. The onset is walked
-        back to where the series left its usual scatter. A single row is info unless it is a hundred
-        times the level.
+        nats for the reference; a value below the floor over `ratio` counts as that, so that rises
+        far below it are no news. Above `ceiling` nats a reference KL is bad whatever went before,
+        so a run may be bad from its first row. `gap` rows do not part an episode. The onset is
+        walked back over rows above `departed` times the level and `sigmas` robust standard
+        deviations. A single row that passes is info, or a warning from `far` times `ratio` times
+        what was before; two that pass are a warning, the rest is critical.
 
     What to do
         Restore a checkpoint from before the onset. Lower the learning rate, raise the KL
@@ -91,121 +81,99 @@ class KLBlowup(Detector):
     update_floor: float = knob(0.5, "the same floor for the update drift", unit="nats/token")
     mismatch_floor: float = knob(0.5, "the same floor for trainer against sampler", unit="nats")
 
-    def scan(self, run: RunContext) -> Iterator[Finding]:
-        """Each of the three KLs that is logged."""
-        short: list[str] = []
-        for kind in self._kinds():
-            series = run.series(kind.metric)
-            if series is None:
-                continue
-            yield from self._watch(run, series, kind)
-            count = int(np.isfinite(series.values).sum())
-            if 0 < count < 2:
-                short.append(f"{kind.metric}: {count} point, needs 2")
-        if short:
-            raise Inconclusive("; ".join(short))
+    gap = fixed(2, "rows that do not part two episodes")
+    departed = fixed(3, "times the level at which a row has left the usual range")
+    sigmas = fixed(3, "robust standard deviations above the level at which it has")
+    far = fixed(10, "times `ratio` at which a single row is a warning")
 
-    def _kinds(self) -> tuple[_Kind, ...]:
-        inf = float("inf")
-        return (
-            _Kind("kl_mean", None, "reference model", self.floor, self.ceiling),
-            _Kind("approx_kl", "update", "policy before the update", self.update_floor, inf),
-            _Kind("mismatch_kl", "mismatch", "inference engine", self.mismatch_floor, inf),
+    @rule(None)
+    def _reference(self, run: RunContext) -> Iterator[Finding]:
+        """The KL to the reference model."""
+        yield from self._watch(
+            run, _Kind("kl_mean", None, "reference model", self.floor, self.ceiling)
         )
 
-    def _watch(self, run: RunContext, series: Series, kind: _Kind) -> Iterator[Finding]:
-        steps, values = stats.measured(series)
-        values = np.abs(values)
-        # values far under the floor are all the same: a rise from 1e-6 to 1e-3 is no news
-        scale = stats.logs(values, max(kind.floor, 1e-6) / self.ratio)
-        beyond = values > kind.ceiling
-        limit = float(np.log(self.ratio))
-        # the whole past, not its last rows: a slow climb must not carry the level along
-        past = stats.past_baseline(
-            np.where(beyond, np.nan, scale), above=limit, warmup=1, window=stats.MAX_BLOCKS
+    @rule("update")
+    def _update(self, run: RunContext) -> Iterator[Finding]:
+        """The KL to the policy before the update, with `update_floor` as its floor and without a
+        ceiling. A warning at most.
+        """
+        yield from self._watch(
+            run, _Kind("approx_kl", "update", "policy before the update", self.update_floor)
         )
-        rise = scale - past.center
-        bad = beyond | ((rise > limit) & (values > kind.floor))
-        left = beyond | (rise > np.maximum(np.log(3), 3 * past.robust_std))
-        for episode in stats.episodes(bad, gap=2):
-            start = stats.extend_back(left, episode.start)
-            whole = stats.Episode(start, episode.end, episode.recovered)
-            yield self._finding(run, steps, values, whole, kind)
 
-    def _finding(
-        self,
-        run: RunContext,
-        steps: stats.IntArray,
-        values: stats.FloatArray,
-        episode: stats.Episode,
-        kind: _Kind,
-    ) -> Finding:
-        top = episode.start + int(np.argmax(values[episode.rows]))
-        base = stats.median(values[: episode.start][-LOOK_BACK:])
-        known = bool(np.isfinite(base))
-        first, last = int(steps[episode.start]), int(steps[episode.end])
-        against = f"against {stats.number(base)} before" if known else "from the first row on"
-        name = "KL" if kind.variant is None else kind.metric
-        return Finding(
-            detector=self.id,
+    @rule("mismatch")
+    def _mismatch(self, run: RunContext) -> Iterator[Finding]:
+        """The KL between trainer and inference engine, with `mismatch_floor` as its floor and
+        without a ceiling. A warning at most.
+        """
+        yield from self._watch(
+            run, _Kind("mismatch_kl", "mismatch", "inference engine", self.mismatch_floor)
+        )
+
+    def _watch(self, run: RunContext, kind: _Kind) -> Iterator[Finding]:
+        logged = Signal.logged(run, kind.metric)
+        if not logged:
+            return
+        kl = logged.with_values(np.abs(logged.values))
+        beyond = kl.values > kind.ceiling
+        past = kl.past(
+            log=max(kind.floor, 1e-6) / self.ratio,
+            above=math.log(self.ratio),
+            warmup=1,
+            window=WHOLE,  # a slow climb must not carry the level along
+            without=beyond,
+        )
+        bad = beyond | (past.times(self.ratio) & (kl.values > kind.floor))
+        departed = beyond | past.above(sigmas=self.sigmas, at_least=math.log(self.departed))
+        for stretch in Judged(kl, bad, departed).runs(gap=self.gap):
+            yield self._finding(stretch, kind)
+        kl.require(2)
+
+    def _finding(self, stretch: Stretch, kind: _Kind) -> Finding:
+        top, before = float(stretch.signal.values[stretch.top]), stretch.before(64)
+        known = math.isfinite(before)
+        against = f"against {number(before)} before" if known else "from the first row on"
+        return finding(
+            self,
+            stretch,
+            f"{kind.metric if kind.variant else 'KL'} to the {kind.between} reached {number(top)} "
+            f"nats at step {stretch.signal.steps[stretch.top]:,}, {against}; it left its usual "
+            f"range at step {stretch.first:,}.",
             variant=kind.variant,
-            severity=self._severity(episode, _times(values[top], base), kind),
-            confidence=0.95 if len(episode) >= 5 else 0.8,
-            first_bad_step=first,
-            last_bad_step=last if episode.recovered else run.last_step,
-            state=stats.outcome(episode, ended=run.ended),
-            summary=(
-                f"{name} to the {kind.between} reached {stats.number(values[top])} nats at step "
-                f"{int(steps[top]):,}, {against}; it left its usual range at step {first:,}."
-            ),
+            severity=self._severity(stretch, top / before if before > 0 else math.inf, kind),
+            confidence=0.95 if len(stretch) >= 5 else 0.8,
             evidence=(
-                Evidence(
-                    kind.metric,
-                    first,
-                    float(values[episode.start]),
-                    base if known else kind.ceiling,
-                    note="onset",
-                ),
-                Evidence(
-                    kind.metric, int(steps[top]), float(values[top]), kind.floor, note="highest"
-                ),
+                stretch.at_onset(before if known else kind.ceiling),
+                stretch.at_top(kind.floor),
             ),
-            remedies=_remedies(run, first, kind),
-            metrics=(kind.metric,),
+            remedies=_remedies(stretch, kind.variant),
         )
 
-    def _severity(self, episode: stats.Episode, times: float, kind: _Kind) -> Severity:
-        if len(episode) == 1 and episode.recovered:
-            return Severity.WARNING if times >= 10 * self.ratio else Severity.INFO
-        if kind.variant is not None or (len(episode) == 2 and episode.recovered):
+    def _severity(self, stretch: Stretch, times: float, kind: _Kind) -> Severity:
+        if stretch.recovered and len(stretch) == 1:
+            return Severity.WARNING if times >= self.far * self.ratio else Severity.INFO
+        if kind.variant is not None or (stretch.recovered and len(stretch) == 2):
             return Severity.WARNING
         return Severity.CRITICAL
 
 
-def _times(value: float, base: float) -> float:
-    return float(value) / base if base > 0 else float("inf")
-
-
-def _remedies(run: RunContext, step: int, kind: _Kind) -> tuple[str, ...]:
-    if kind.variant == "mismatch":
+def _remedies(stretch: Stretch, variant: str | None) -> tuple[str, ...]:
+    if variant == "mismatch":
         return (
             "check that the inference engine got the latest weights, in the same precision",
             "correct with truncated importance weights, or drop samples that disagree",
         )
-    if kind.variant == "update":
+    if variant == "update":
         return (
             "lower the learning rate or the number of updates per batch",
             "stop the inner epochs when the drift passes a target",
         )
-    tied = run.setting("beta")
-    raise_beta = (
-        "set a KL coefficient above 0: nothing ties the policy to the reference"
-        if tied == 0
-        else "raise the KL coefficient, or make it adaptive"
-    )
     return (
-        f"restore the last checkpoint before step {step:,}",
+        f"restore the last checkpoint before step {stretch.first:,}",
         "lower the learning rate and clip the gradient norm",
-        raise_beta,
+        "set a KL coefficient above 0: nothing ties the policy to the reference"
+        if stretch.signal.run.setting("beta") == 0
+        else "raise the KL coefficient, or make it adaptive",
         "check the reference model: wrong weights or adapter show as a huge KL in the first row",
     )
