@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import Detector, RunContext, fixed, knob, rule
+from rlprobe.detector import Detector, Inconclusive, RunContext, fixed, knob, rule
 from rlprobe.findings import Evidence, Finding, Severity
 from rlprobe.rule import (
     SINCE,
@@ -111,7 +111,10 @@ class GradPathology(Detector):
         yield from facts
         norm = Signal.logged(run, "grad_norm", above=0)
         if norm is not None:
-            norm.require(self.points)
+            if len(norm) < self.points:
+                raise Inconclusive(
+                    f"spikes: {len(norm)} non-zero gradient norms, needs {self.points}"
+                )
             yield from self._spikes(norm, facts)
 
     @rule("nonfinite")
