@@ -49,39 +49,42 @@ class ClipSaturation(Detector):
 
     points = fixed(8, "logged shares that are needed")
     span = fixed(10, "rows looked at together, most of which must be bad")
+    sigmas = fixed(3, "robust standard deviations that are the share's usual scatter")
+    least_rise = fixed(0.2, "part of `share` that is never more than scatter")
     always_rows = fixed(20, "rows of a run that clips from the first on, to be worth a word")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Shares that rose, a share that always was high, or one-sided clipping."""
         clipped = Signal.logged(run, "clip_fraction")
+        high: tuple[Finding, ...] = ()
         if clipped is not None:
             clipped.require(self.points)
-            high = tuple(self._rising(clipped)) or tuple(self._steady(clipped))
-            if high:
-                yield from high
-                return
-        yield from self._one_sided(run)
+            if (clipped.values > self.share).any():
+                rose = self._rose(clipped)
+                high = (*self._rising(rose), *self._steady(rose))
+        yield from high or self._one_sided(run)
+
+    def _rose(self, clipped: Signal) -> Judged:
+        past = clipped.past(above=self.share / 2, warmup=3)
+        bad = (clipped.values > self.share) & past.times(self.growth)
+        departed = past.above(sigmas=self.sigmas, at_least=self.least_rise * self.share)
+        return Judged(clipped, bad, departed)
 
     @rule("rising")
-    def _rising(self, clipped: Signal) -> Iterator[Finding]:
+    def _rising(self, rose: Judged) -> Iterator[Finding]:
         """More than `share` is clipped, and more than `growth` times the median of the past. The
         onset is walked back to where the share left its usual scatter. A warning.
         """
-        past = clipped.past(above=self.share / 2, warmup=3)
-        bad = (clipped.values > self.share) & past.times(self.growth)
-        departed = past.above(sigmas=3, at_least=self.share / 5)
-        for stretch in Judged(clipped, bad, departed).persistent(self.span):
+        for stretch in rose.persistent(self.span):
             yield self._finding(stretch, "rising", _CALM)
 
     @rule("steady")
-    def _steady(self, clipped: Signal) -> Iterator[Finding]:
-        """The median of the run is above `share`, without a rise. Sequence-level ratios clip 10 to
-        45 % in healthy runs. Info.
+    def _steady(self, rose: Judged) -> Iterator[Finding]:
+        """The median of `always_rows` rows or more is above `share`, without a rise. Ratios of whole
+        sequences clip 10 to 45 % in healthy runs. Info.
         """
-        past = clipped.past(above=self.share / 2, warmup=3)
-        rose = (clipped.values > self.share) & past.times(self.growth)
-        whole = stretch_from(clipped, 0)
-        if len(clipped) >= self.always_rows and whole.usual > self.share and not rose.any():
+        whole = stretch_from(rose.signal, 0)
+        if len(whole) >= self.always_rows and whole.usual > self.share and not rose.bad.any():
             yield self._finding(whole, "steady", _USUAL)
 
     @rule("one_sided")

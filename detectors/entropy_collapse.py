@@ -12,22 +12,6 @@ from rlprobe.findings import Evidence, Finding, Severity
 from rlprobe.rule import SINCE, Best, Judged, Signal, Stretch, finding, number, restore
 
 
-class _View:
-    """Entropy and what the reward did, one entry per row.
-
-    Attributes:
-        fell: where the reward is far below the best level it had reached.
-        near_best: where it is close to that level, or above.
-    """
-
-    steps: stats.IntArray
-    entropy: stats.FloatArray
-    start: float
-    reward: stats.FloatArray
-    fell: stats.BoolArray
-    near_best: stats.BoolArray
-
-
 class EntropyCollapse(Detector):
     """The policy's entropy falls to a small part of its start, and no reward is gained by it.
 
@@ -79,6 +63,7 @@ class EntropyCollapse(Detector):
     points = fixed(8, "logged entropies that are needed")
     start_rows = fixed(8, "rows that the start is taken from")
     usual_share = fixed(0.6, "times the start: below it the entropy has left its usual range")
+    sigmas = fixed(2, "robust standard deviations off the best level that are its scatter")
     least_std = fixed(0.05, "of the reward's best level: no reward is steadier")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
@@ -96,7 +81,7 @@ class EntropyCollapse(Detector):
         departed = entropy.values < self.usual_share * start
         for stretch in Judged(entropy, bad, departed).persistent(slack=1):
             variant = "reward_fell" if fallen[stretch.core].mean() > 0.5 else "deterministic"
-            near_best = reward.values >= best.level - 2 * self._std(best)
+            near_best = reward.values >= best.level - self._scatter(best)
             solved = variant == "deterministic" and near_best[stretch.core].mean() > 0.5
             now = stats.median(reward.values[stretch.core])
             yield self._finding(stretch, start, variant, now, solved=solved)
@@ -107,7 +92,7 @@ class EntropyCollapse(Detector):
         reached, and more than its scatter. A warning.
         """
         lowest = np.fmin(0.0, np.fmin.accumulate(best.values))
-        limit = np.minimum(best.level - 2 * self._std(best), (best.level + lowest) / 2)
+        limit = np.minimum(best.level - self._scatter(best), (best.level + lowest) / 2)
         return (entropy.values < self.low * start) & (best.values < limit)
 
     @rule("deterministic")
@@ -118,9 +103,10 @@ class EntropyCollapse(Detector):
         result: stats.BoolArray = entropy.values < self.share * start
         return result
 
-    def _std(self, best: Best) -> stats.FloatArray:
-        std: stats.FloatArray = np.maximum(best.robust_std, self.least_std * np.abs(best.level))
-        return std
+    def _scatter(self, best: Best) -> stats.FloatArray:
+        std = np.maximum(best.robust_std, self.least_std * np.abs(best.level))
+        scatter: stats.FloatArray = self.sigmas * std
+        return scatter
 
     def _finding(
         self, stretch: Stretch, start: float, variant: str, reward: float, *, solved: bool
