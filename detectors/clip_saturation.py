@@ -80,8 +80,8 @@ class ClipSaturation(Detector):
 
     @rule("steady")
     def _steady(self, rose: Judged) -> Iterator[Finding]:
-        """The median of `always_rows` rows or more is above `share`, without a rise. Ratios of whole
-        sequences clip 10 to 45 % in healthy runs. Info.
+        """The median of `always_rows` rows or more is above `share`, without a rise. Info: ratios
+        of whole sequences clip 10 to 45 % in healthy runs.
         """
         whole = stretch_from(rose.signal, 0)
         if len(whole) >= self.always_rows and whole.usual > self.share and not rose.bad.any():
