@@ -24,7 +24,7 @@ from rlprobe.rule import (
     number,
     sampled_steps,
 )
-from rlprobe.values import BoolArray, FloatArray, Rollout
+from rlprobe.values import BoolArray, FloatArray, Rollout, flat
 
 _EXACT = ("zero_variance_group_fraction", "group_all_fail_fraction", "samples")
 
@@ -256,16 +256,16 @@ _REMEDIES = {
 
 def _sources(run: RunContext) -> Iterator[_Shares]:
     """The shares of flat groups from each source that tells them, best first."""
-    for signal, flat in flat_shares(run):
-        yield _shares(signal, flat, signal.beside("reward_mean"))
+    for signal, share in flat_shares(run):
+        yield _shares(signal, share, signal.beside("reward_mean"))
     steps = sampled_steps(run.sample_steps(), ZeroVariance.read)
     sampled = np.array([_flat_and_reward(run.rollouts(step)) for step in steps]).reshape(-1, 2)
     known = np.isfinite(sampled[:, 0])
     if known.any():
-        flat, earned = sampled[known].T
-        signal = Signal(run, "samples", np.array(steps, dtype=np.int64)[known], flat)
+        share, earned = sampled[known].T
+        signal = Signal(run, "samples", np.array(steps, dtype=np.int64)[known], share)
         logged = run.series("reward_mean") is not None
-        yield _shares(signal, flat, signal.beside("reward_mean") if logged else earned)
+        yield _shares(signal, share, signal.beside("reward_mean") if logged else earned)
     mean = Signal.logged(run, "reward_mean")
     if mean and not (mean.values < 0).any():  # then a mean of 0 is a batch of zeros
         yield _shares(mean, (mean.values == 0).astype(np.float64), mean.values)
@@ -274,23 +274,23 @@ def _sources(run: RunContext) -> Iterator[_Shares]:
 def _flat_and_reward(rollouts: Iterable[Rollout]) -> tuple[float, float]:
     """Share of flat groups and mean reward of a step; NaN where there are none."""
     rewards = [[item.reward or 0.0 for item in group] for group in groups(rollouts).values()]
-    flat = [equal(max(group) - min(group), group[0]) for group in rewards if len(group) > 1]
+    equal_groups = [flat(group) for group in rewards if len(group) > 1]
     every = [reward for group in rewards for reward in group]
     return (
-        float(np.mean(flat)) if flat else math.nan,
+        float(np.mean(equal_groups)) if equal_groups else math.nan,
         float(np.mean(every)) if every else math.nan,
     )
 
 
-def _shares(signal: Signal, flat: FloatArray, reward: FloatArray) -> _Shares:
+def _shares(signal: Signal, share: FloatArray, reward: FloatArray) -> _Shares:
     reward, detector = stats.finite(reward), ZeroVariance
     bottom, top = min(0.0, stats.quantile(reward, 0.05)), stats.quantile(reward, 0.95)
     nothing = reward - bottom <= detector.nothing
     low = reward <= bottom + detector.low * (top - bottom)
-    low |= nothing & (flat >= detector.nearly_all)
+    low |= nothing & (share >= detector.nearly_all)
     high = ~nothing & (reward > bottom + detector.high * (top - bottom))
     changed = equal(stats.quantile(reward, 1) - stats.quantile(reward, 0), top) == 0
-    return _Shares(signal, flat, reward, low, high & changed, top, _dead(signal))
+    return _Shares(signal, share, reward, low, high & changed, top, _dead(signal))
 
 
 def _dead(signal: Signal) -> BoolArray:

@@ -8,17 +8,15 @@ import numpy as np
 
 from rlprobe.detector import RunContext
 from rlprobe.rule.signals import Signal
-from rlprobe.values import FloatArray
-
-ROUNDING = 1e-6  # spread of equal rewards that rounding leaves, relative to their size
+from rlprobe.values import FloatArray, rounding
 
 
 def equal(spread: FloatArray | float, reward: FloatArray | float) -> FloatArray:
     """1 where a spread of rewards of this size is no more than rounding, else 0; NaN where unknown.
 
-    Rewards below 1 are judged as if they were 1.
+    What rounding leaves is said by `values.rounding`; a reward that is not known counts as 0.
     """
-    limit = ROUNDING * np.maximum(1.0, np.nan_to_num(np.abs(reward)))
+    limit = rounding(np.nan_to_num(reward))
     return np.where(np.isfinite(spread), spread <= limit, np.nan)
 
 
