@@ -94,8 +94,9 @@ class ClipSaturation(Detector):
             clipped = Signal.logged(run, f"clip_fraction_{side}")
             if clipped is None or len(clipped) < self.span:
                 continue
-            across = clipped.beside(f"clip_fraction_{other}")
-            bad = (clipped.values > self.share / 2) & (clipped.values > self.one_side * across)
+            bad = clipped.values > self.share / 2
+            if bad.any():
+                bad &= clipped.values > self.one_side * clipped.beside(f"clip_fraction_{other}")
             for stretch in Judged(clipped, bad).persistent(self.span, gap=2 * self.span)[:1]:
                 yield self._finding(stretch, "one_sided", _SIGNED)
 

@@ -289,7 +289,7 @@ def _shares(signal: Signal, share: FloatArray, reward: FloatArray) -> _Shares:
     low = reward <= bottom + detector.low * (top - bottom)
     low |= nothing & (share >= detector.nearly_all)
     high = ~nothing & (reward > bottom + detector.high * (top - bottom))
-    changed = equal(stats.quantile(reward, 1) - stats.quantile(reward, 0), top) == 0
+    changed = equal(np.fmax.reduce(reward) - np.fmin.reduce(reward), top) == 0
     return _Shares(signal, share, reward, low, high & changed, top, _dead(signal))
 
 

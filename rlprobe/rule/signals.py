@@ -72,6 +72,8 @@ class Signal:
 
     def where(self, rows: BoolArray) -> Signal:
         """These rows only."""
+        if rows.all():
+            return self
         return dataclasses.replace(self, steps=self.steps[rows], values=self.values[rows])
 
     def at(self, steps: IntArray) -> FloatArray:
