@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Inconclusive,
-    RunContext,
-    Severity,
-    knob,
-)
-
-LEAST_ROWS = 40
-WARMUP = 0.05  # share of the rows that compile and fill caches
-BLOCKS = 10
-RISING = 0.7  # rank correlation of the block levels with time
-EXPLAINED = 0.7  # share of the slowdown (of its logarithm) that length must explain
+from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
+from rlprobe.rule import Period, Signal, finding, number
 
 
 class ThroughputRot(Detector):
@@ -37,8 +25,8 @@ class ThroughputRot(Detector):
 
     How it is computed
         Medians of ten blocks of rows, without the first rows. The last block must take `ratio`
-        times as long as the first, and the blocks must rise steadily (rank correlation 0.7). Length
-        explains it if completions grew by at least seven tenths of it, on a log scale.
+        times as long as the first, and the blocks must rise steadily (Spearman's rank correlation
+        with time). It begins with the first block that is halfway up, on a log scale. It is info.
 
     What to do
         If length explains it, decide whether the longer answers are better. If not, profile one
@@ -60,86 +48,74 @@ class ThroughputRot(Detector):
 
     ratio: float = knob(1.5, "times the step time of the start", minimum=1.1)
 
+    blocks = fixed(10, "of rows, whose medians are compared")
+    warmup = fixed(0.05, "share of the rows that compile and fill caches, and are left out")
+    points = fixed(40, "rows that are needed after those")
+    rising = fixed(0.7, "rank correlation of the blocks with time")
+    explained = fixed(0.7, "part of the slowdown, on a log scale, that length must explain")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """At most one finding: over the whole run."""
-        series = run.series("step_time")
-        if series is None:
-            return
-        steps, times = stats.measured(series, above=0.0)
-        cut = int(WARMUP * len(times)) + 1
-        if len(times) - cut < LEAST_ROWS:
-            raise Inconclusive(f"{len(times)} rows, needs {LEAST_ROWS + cut}")
-        levels = _levels(times[cut:])
-        growth = levels[-1] / levels[0]
-        if growth >= self.ratio and _rising(levels):
-            yield _finding(run, steps[cut:], levels, growth)
+        time = Signal.of(run, "step_time", above=0)
+        cut = int(self.warmup * len(time)) + 1
+        time.require(self.points + cut)
+        levels = self._medians(time.values[cut:])
+        slower = float(levels[-1] / levels[0])
+        if slower >= self.ratio and _rank_correlation(levels) >= self.rising:
+            halfway = int(np.argmax(levels > levels[0] * math.sqrt(slower)))
+            first = int(np.array_split(time.steps[cut:], self.blocks)[halfway][0])
+            lengths = self._medians(time.beside(LENGTH)[cut:])
+            longer = float(lengths[-1] / lengths[0]) if lengths[0] > 0 else math.nan
+            period = Period(run, first, int(time.steps[-1]), recovered=False)
+            yield self._finding(period, levels, longer)
 
+    def _medians(self, values: stats.FloatArray) -> stats.FloatArray:
+        return np.array([stats.median(block) for block in np.array_split(values, self.blocks)])
 
-def _levels(values: stats.FloatArray) -> stats.FloatArray:
-    return np.array([stats.median(block) for block in np.array_split(values, BLOCKS)])
+    @rule("length")
+    def _length(self, slower: float, longer: float) -> bool:
+        """Completions grew by most of it, on a log scale. The policy writes more."""
+        return bool(longer >= slower**self.explained)
 
+    @rule("unexplained")
+    def _unexplained(self, slower: float, longer: float) -> bool:
+        """They did not, or their lengths are not logged. Something leaks."""
+        return not self._length(slower, longer)
 
-def _rising(levels: stats.FloatArray) -> bool:
-    order = np.argsort(np.argsort(levels))
-    return bool(np.corrcoef(order, np.arange(len(levels)))[0, 1] >= RISING)
-
-
-def _finding(
-    run: RunContext, steps: stats.IntArray, levels: stats.FloatArray, growth: float
-) -> Finding:
-    blocks = np.array_split(steps, BLOCKS)
-    slow = int(np.argmax(levels > levels[0] * np.sqrt(growth)))
-    first = int(blocks[slow][0])
-    length = _length_growth(run, blocks)
-    known = np.isfinite(length)
-    explains = known and np.log(length) >= EXPLAINED * np.log(growth)
-    why = (
-        f"completions grew {length:.2g} times as long, which explains it"
-        if explains
-        else f"completions grew only {length:.2g} times as long"
-        if known
-        else "completion lengths are not logged"
-    )
-    evidence = [
-        Evidence(
-            "step_time",
-            int(blocks[-1][-1]),
-            float(levels[-1]),
-            float(levels[0]),
-            note="median of the last tenth against the first, in seconds",
+    def _finding(self, period: Period, levels: stats.FloatArray, longer: float) -> Finding:
+        start, end = float(levels[0]), float(levels[-1])
+        explained = self._length(end / start, longer)
+        grew = f"completions grew{'' if explained else ' only'} {longer:.2g} times as long"
+        if math.isnan(longer):
+            grew = "completion lengths are not logged"
+        return finding(
+            self,
+            period,
+            f"Steps became {end / start:.2g} times as slow, {number(start)} s -> {number(end)} s; "
+            f"{grew}{', which explains it' if explained else ''}.",
+            variant="length" if explained else "unexplained",
+            confidence=0.7,
+            evidence=(
+                Evidence("step_time", period.seen, end, start, note=COMPARED),
+                None if math.isnan(longer) else Evidence(LENGTH, None, longer, 1.0, note=GREW),
+            ),
+            remedies=WRITES_MORE if explained else LEAKS,
+            metrics=("step_time",),
         )
-    ]
-    if known:
-        evidence.append(
-            Evidence("completion_length_mean", None, length, 1.0, note="growth over the same rows")
-        )
-    return Finding(
-        detector="THROUGHPUT_ROT",
-        variant="length" if explains else "unexplained",
-        severity=Severity.INFO,
-        confidence=0.7,
-        first_bad_step=first,
-        last_bad_step=run.last_step,
-        state="ended_run" if run.ended else "ongoing",
-        summary=(
-            f"Steps became {growth:.2g} times as slow, {stats.number(float(levels[0]))} s -> "
-            f"{stats.number(float(levels[-1]))} s; {why}."
-        ),
-        evidence=tuple(evidence),
-        remedies=(
-            ("decide whether the longer completions are better", "cap or penalise length")
-            if explains
-            else (
-                "profile one slow step: pre-emption, memory fragmentation, data loader, logging",
-                "watch host and device memory over the run for a leak",
-            )
-        ),
-        metrics=("step_time",),
-    )
 
 
-def _length_growth(run: RunContext, blocks: list[stats.IntArray]) -> float:
-    series = run.series("completion_length_mean")
-    start = stats.median(stats.at_steps(series, blocks[0]))
-    end = stats.median(stats.at_steps(series, blocks[-1]))
-    return end / start if start > 0 else float("nan")
+LENGTH = "completion_length_mean"
+COMPARED = "median of the last tenth against the first, in seconds"
+GREW = "growth over the same rows"
+WRITES_MORE = ("decide whether the longer completions are better", "cap or penalise length")
+LEAKS = (
+    "profile one slow step: pre-emption, memory fragmentation, data loader, logging",
+    "watch host and device memory over the run for a leak",
+)
+
+
+def _rank_correlation(levels: stats.FloatArray) -> float:
+    """Spearman's, of the levels with time; equal levels share a rank."""
+    from scipy.stats import spearmanr
+
+    return float(spearmanr(levels, np.arange(len(levels))).statistic)

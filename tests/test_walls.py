@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -81,8 +82,12 @@ def modules(folder: str) -> Iterator[Path]:
 
 
 def imported(path: Path) -> set[str]:
+    return imports_of(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def imports_of(nodes: Iterable[ast.AST]) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -117,7 +122,31 @@ def test_detectors_import_only_what_authors_are_promised() -> None:
         modules_ = {name for name in ours if name.count(".") == 1}
         assert modules_ <= DETECTORS_MAY_IMPORT, path.name
         others = {name.split(".")[0] for name in imported(path)} - {"rlprobe"}
-        assert others - set(sys.stdlib_module_names) <= {"numpy"}, path.name
+        assert others - set(sys.stdlib_module_names) <= {"numpy", "scipy"}, path.name
+
+
+def test_detectors_import_scipy_only_where_they_use_it() -> None:
+    for path in modules("detectors"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        inside = {id(node) for function in functions for node in ast.walk(function)}
+        at_once = imports_of(node for node in ast.walk(tree) if id(node) not in inside)
+        assert not any(name.split(".")[0] == "scipy" for name in at_once), path.name
+
+
+def test_a_scan_of_a_healthy_run_loads_no_scipy(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    rows = ({"step": step, "loss": 2.0, "step_time": 10 + step % 3} for step in range(200))
+    log.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    code = "import sys; from rlprobe.cli import main; main(sys.argv[1:]); print('scipy' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "scan", str(log)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.split()[-1] == "False"
 
 
 def test_detectors_and_schemas_are_imported_by_nobody_by_name() -> None:
