@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from rlprobe import stats
 from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob
-from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding, number
+from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding, number, restore
 
-
-class _Lengths:
-    """Mean lengths with their level, one per row, and the cap (NaN when unknown)."""
-
-    steps: stats.IntArray
-    values: stats.FloatArray
-    level: stats.FloatArray
-    cap: float
+CAP_SETTINGS = ("max_completion_length", "max_new_tokens", "max_response_length", "response_length")
 
 
 class LengthExplosion(Detector):
@@ -37,8 +32,8 @@ class LengthExplosion(Detector):
         the level anywhere. Most of five rows in a row must be long. The cap is taken from the
         settings, or from the largest length that is hit again and again. Slow growth moves the
         level with it; rows at the cap do not. The onset is walked back to where the lengths began
-        to drift. An episode of fewer than `passing` rows is info if it passes or is not all at the
-        cap. It is critical if it is at the cap to the end.
+        to drift. An episode of a few rows that passes, or whose lengths are not near the cap, is
+        info; it is critical at the cap to the end of the run, else a warning.
 
     What to do
         Read the longest completions: loops, missing end token, padding for reward? Mask or
@@ -77,80 +72,77 @@ class LengthExplosion(Detector):
     growth: float = knob(3, "times the level, anywhere", minimum=1.2)
 
     points = fixed(4, "logged lengths that are needed")
-    belongs = fixed(1.8, "times the level up to which lengths are learnt from")
+    learnt = fixed(1.8, "times the level up to which lengths move it")
+    passing = fixed(15, "rows below which an episode may be info")
+    near_cap = fixed(0.95, "share of the cap at which fewer rows are enough")
     least_std = fixed(0.1, "of the logarithm: no lengths are steadier")
-    passing = fixed(15, "rows below which an episode is info if it passes")
-    saturated = fixed(0.95, "share of the cap at which so few rows are enough")
-    cap_settings = fixed(
-        ("max_completion_length", "max_new_tokens", "max_response_length", "response_length"),
-        "settings that tell the cap",
-    )
+    rows_before = fixed(256, "rows before an episode that its reward is compared with")
+    at_most = fixed(0.995, "share of the longest length that counts as a hit of an unknown cap")
+    hits = fixed(3, "of an unknown cap, and one in twenty rows, that tell it")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per stretch of long completions."""
         length = Signal.of(run, "completion_length_mean", minimum=self.points, above=0)
-        cap = self._cap(length)
+        cap = self._cap(run)
         at_cap = length.values >= self.cap_share * cap
-        # rows at the cap are never learnt from: they would become the level they are measured by
-        past = length.past(log=1, above=math.log(self.belongs), warmup=1, without=at_cap)
-        bad = (at_cap & past.times(self.cap_growth)) | past.times(self.growth)
-        for stretch in Judged(length, bad).persistent():
-            whole = stretch.extend_to_drift(past, floor=self.least_std)
-            yield self._finding(whole, float(past.level[whole.start]), cap)
+        # rows at the cap would become the level that they are measured by
+        past = length.past(log=1, above=math.log(self.learnt), warmup=1, without=at_cap)
+        long = (at_cap & past.times(self.cap_growth)) | past.times(self.growth)
+        for stretch in Judged(length, long).persistent():
+            drifted = stretch.extend_to_drift(past, floor=self.least_std)
+            yield self._finding(drifted, float(past.level[drifted.start]), cap)
 
-    def _cap(self, length: Signal) -> float:
-        """The cap of lengths: a setting, or a largest length that is hit again and again."""
-        run = length.run
-        for name in self.cap_settings:
+    def _cap(self, run: RunContext) -> float:
+        """The length cap: from the settings, or a largest length that is hit again and again."""
+        for name in CAP_SETTINGS:
             value = run.setting(name)
             if isinstance(value, int | float) and value > 0:
                 return float(value)
-        longest = run.series("completion_length_max") or run.series("completion_length_mean")
-        seen = length.values if longest is None else longest.values
-        highest = stats.quantile(seen, 1.0)
-        hits = int((seen >= 0.995 * highest).sum())
-        return highest if hits >= max(3, len(seen) // 20) else math.nan
+        seen = run.series("completion_length_max") or run.series("completion_length_mean")
+        if seen is None:
+            return math.nan
+        highest = stats.quantile(seen.values, 1)
+        hits = int((seen.values >= self.at_most * highest).sum())
+        return highest if hits >= max(self.hits, len(seen) // 20) else math.nan
 
     def _finding(self, stretch: Stretch, level: float, cap: float) -> Finding:
         capped = stretch.usual >= self.cap_share * cap
-        top = float(stretch.signal.values[stretch.top])
-        end = f", at the cap of {number(cap)}" if capped else ""
+        where = f", at the cap of {number(cap)}" if capped else ""
+        highest = float(stretch.values.max())
         cut = stretch.beside("truncation_rate").during
         return finding(
             self,
             stretch,
-            f"Mean completion length went from {number(level)} to {number(top)} tokens{end},"
+            f"Mean completion length went from {number(level)} to {number(highest)} tokens{where},"
             f"{SINCE}.",
             severity=self._severity(stretch, cap, capped=capped),
             confidence=0.9 if len(stretch) >= 10 else 0.75,
             evidence=(
                 stretch.at_onset(level),
                 stretch.at_top(cap if capped else self.growth * level, "longest mean"),
-                None if math.isnan(cut) else Evidence("truncation_rate", None, cut, note="median"),
+                Evidence("truncation_rate", None, cut, note="median") if np.isfinite(cut) else None,
             ),
-            remedies=_remedies(stretch),
+            remedies=(
+                "read the longest completions: loops, no end token, or filler?",
+                *_cures(paid=stretch.beside("reward_mean", self.rows_before).rose(1)),
+                f"{restore(stretch.first)} once the cause is found",
+            ),
         )
 
     def _severity(self, stretch: Stretch, cap: float, *, capped: bool) -> Severity:
-        passes = stretch.recovered or stretch.usual < self.saturated * cap
-        if len(stretch) < self.passing and passes:
+        short = len(stretch) < self.passing
+        if short and (stretch.recovered or stretch.usual < self.near_cap * cap):
             return Severity.INFO
         return Severity.CRITICAL if capped and not stretch.recovered else Severity.WARNING
 
 
-def _remedies(stretch: Stretch) -> tuple[str, ...]:
-    restore = f"restore a checkpoint from before step {stretch.first:,} once the cause is found"
-    read = "read the longest completions: loops, no end token, or filler?"
-    if stretch.beside("reward_mean", rows=256).rose(sigmas=1):
+def _cures(*, paid: bool) -> tuple[str, ...]:
+    if paid:
         return (
-            read,
             "the reward rose with the length: take length out of the reward, or cap what it pays",
-            restore,
         )
     return (
-        read,
         "check stop tokens and chat template; penalise overlong completions softly "
         "(rlprobe.guards.length_penalty)",
         "mask truncated completions from the loss",
-        restore,
     )

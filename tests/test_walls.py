@@ -138,7 +138,7 @@ def test_a_scan_of_a_healthy_run_loads_no_scipy(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     rows = ({"step": step, "loss": 2.0, "step_time": 10 + step % 3} for step in range(200))
     log.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    code = "import sys; from rlprobe.cli import main; main(sys.argv[1:]); print('scipy' in sys.modules)"
+    code = "import sys; from rlprobe import cli; cli.main(); print('scipy' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code, "scan", str(log)],
         capture_output=True,
