@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import Detector, Finding, RunContext, Severity, fixed, knob
-from rlprobe.rule import (
-    SINCE,
-    WHOLE,
-    Change,
-    Judged,
-    Signal,
-    Stretch,
-    early,
-    finding,
-    number,
-    restore,
-)
+from rlprobe.rule import SINCE, WHOLE, Change, Judged, Signal, Stretch, finding, number, restore
 
 
 class EntropyExplosion(Detector):
@@ -34,11 +25,12 @@ class EntropyExplosion(Detector):
 
     How it is computed
         On a log scale, against the highest level that the median of the run's past ever had, or
-        its last 32 rows where the reward has lost half of its best level; the level stands still
-        while the series is outside. Rows above `ratio` times that
-        level are bad (`early_ratio` times, in the first rows); most of five in a row must be. The
-        onset is walked back to where the entropy left its usual scatter. It is critical if the
-        reward fell by half or a token carries more than `noise` nats, and info if the reward rose.
+        that of its last `recent` rows where the reward has lost half of its best level; the level
+        stands still while the series is outside. Rows above `ratio` times that level are bad
+        (`first_ratio` times, in the first rows); most of five in a row must be. A run without a row
+        above `ratio` times its recent level is clean. The onset is walked back to where the entropy
+        left its usual scatter. It is critical if the reward fell by half with it or a token carries
+        more than `noise` nats, info if the reward rose, else a warning.
 
     What to do
         Restore a checkpoint from before the onset. Lower the learning rate and the entropy bonus,
@@ -72,44 +64,43 @@ class EntropyExplosion(Detector):
     noise: float = knob(3, "entropy at which text is noise", unit="nats/token")
 
     points = fixed(4, "positive entropies that are needed")
-    early_ratio = fixed(10, "times the level, within the first rows")
-    early_rows = fixed(4, "rows that are the first ones")
-    recent_rows = fixed(32, "rows that are the recent past")
-    least_rise = fixed(0.4, "of the logarithm: above the level by so much, it has left its range")
+    recent = fixed(32, "rows that are the past of a run whose reward has fallen")
+    first_rows = fixed(4, "rows from the start on that must reach `first_ratio`")
+    first_ratio = fixed(10.0, "times the level, among the first rows")
+    departed = fixed(0.4, "of the logarithm, or 3 robust standard deviations: out of its range")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per stretch of high entropy."""
         entropy = Signal.of(run, "entropy", minimum=self.points, above=0)
-        limit = float(np.log(self.ratio))
-        recent = entropy.past(log=1e-12, above=limit / 2, warmup=1, window=self.recent_rows)
-        if not (recent.rise > limit).any():
+        belongs = math.log(self.ratio) / 2
+        recent = entropy.past(log=1e-12, above=belongs, warmup=1, window=self.recent)
+        if not recent.times(self.ratio).any():
             return
-        past = entropy.past(log=1e-12, above=limit / 2, warmup=1, window=WHOLE)
-        after_loss = self._reward_fell(entropy) & np.isfinite(recent.center)
-        level = np.where(after_loss, recent.center, stats.rolling_max(past.center))
-        rise = past.scaled - level
-        first = early(self.early_rows, len(entropy))
-        bad = rise > np.where(first, np.log(self.early_ratio), limit)
-        departed = rise > np.maximum(3 * past.robust_std, self.least_rise)
+        past = entropy.past(log=1e-12, above=belongs, warmup=1, window=WHOLE)
+        highest = stats.rolling_max(past.center)
+        known = np.isfinite(recent.center)
+        level = np.where(self._earns_less(entropy) & known, recent.center, highest)
+        past = dataclasses.replace(past, center=level)
+        first = np.arange(len(entropy)) < self.first_rows
+        bad = np.where(first, past.times(self.first_ratio), past.times(self.ratio))
+        departed = past.above(sigmas=3, at_least=self.departed)
         for stretch in Judged(entropy, bad, departed).persistent():
-            yield self._finding(stretch, float(np.exp(level[stretch.start])))
+            yield self._finding(stretch, float(past.level[stretch.start]))
 
-    def _reward_fell(self, entropy: Signal) -> stats.BoolArray:
+    def _earns_less(self, entropy: Signal) -> stats.BoolArray:
         """Where the reward has lost half of the best level that it had reached."""
         reward = entropy.with_values(stats.finite(entropy.beside("reward_mean")))
-        best = reward.best_level(self.recent_rows // 2, warmup=self.early_rows)
-        result: stats.BoolArray = reward.values < best.level / 2
-        return result
+        return reward.best_level(16, warmup=4).lost(0.5)
 
     def _finding(self, stretch: Stretch, level: float) -> Finding:
         reward = stretch.beside("reward_mean")
-        went = f"{number(reward.before)} to {number(reward.during)}"
-        beside = f", while the reward went from {went}" if reward.known else ""
+        went = f", while the reward went from {number(reward.before)} to {number(reward.during)}"
         bonus = stretch.signal.run.setting("entropy_coef")
         return finding(
             self,
             stretch,
-            f"Entropy rose from {number(level)} to {number(stretch.usual)} nats{SINCE}{beside}.",
+            f"Entropy rose from {number(level)} to {number(stretch.usual)} nats{SINCE}"
+            f"{went if reward.known else ''}.",
             severity=self._severity(stretch, reward),
             confidence=0.9 if len(stretch) >= 10 else 0.75,
             evidence=(
@@ -129,5 +120,5 @@ class EntropyExplosion(Detector):
     def _severity(self, stretch: Stretch, reward: Change) -> Severity:
         if reward.rose():
             return Severity.INFO
-        ruined = stretch.usual > self.noise or reward.fell(0.5)
-        return Severity.CRITICAL if ruined else Severity.WARNING
+        lost = stretch.usual > self.noise or reward.fell(0.5)
+        return Severity.CRITICAL if lost else Severity.WARNING
