@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Inconclusive,
-    Rollout,
-    RunContext,
-    Series,
-    Severity,
-    knob,
-)
+from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
+from rlprobe.rule import Judged, Period, Signal, Stretch, finding, known, number, stretch_of
 
 FAMILY = "reward_component/"
 AUXILIARY = re.compile(
@@ -29,26 +21,20 @@ AUXILIARY = re.compile(
 TASK = re.compile(
     r"acc|correct|answer|exact|verif|task|solve|pass|test|math|code|outcome|(^|_)f1|goal|win|judge"
 )
+TASK_NOTE = "task reward: median of the episode against the median before"
+AUXILIARY_NOTE = "auxiliary reward: median of it"
+PAID_EMPTY = "share paid for an empty answer"
 EMPTY_ANSWER = re.compile(r"<answer>\s*</answer>|\\boxed\{\s*\}|<solution>\s*</solution>")
-LEAST_ROWS = 10
-LEAST_SAMPLES = 4
-MOST_ROWS = 20_000  # rows that a level is told from
-MOST_STEPS = 60  # sampled steps that are read
-EARNED = 0.05  # a component below is not earned
-NOTHING = 0.02  # of what the auxiliary pays: a task reward below is nothing
-LIVE = 0.5  # of its own best: an auxiliary reward above is being earned
-FELL = 0.5  # of its own past: a task reward below has fallen
 
 
 @dataclass(frozen=True, slots=True)
 class _Rewards:
     """Task and auxiliary reward, one entry per row, with the names of their components."""
 
-    steps: stats.IntArray
-    task: stats.FloatArray
+    task: Signal
     auxiliary: stats.FloatArray
-    task_names: tuple[str, ...]
-    auxiliary_names: tuple[str, ...]
+    task_names: Sequence[str]
+    auxiliary_names: Sequence[str]
 
 
 class FormatGaming(Detector):
@@ -56,8 +42,7 @@ class FormatGaming(Detector):
 
     What it detects
         The part of the reward that was meant as help (format, tags, length, language) is earned,
-        while the part for the task is at zero (`task_dead`) or has fallen to half (`task_fell`);
-        and, from rollouts, full reward for an empty answer (`paid_empty`).
+        while the part for the task is at zero or has fallen; and full reward for an empty answer.
 
     Why it matters
         The total still looks fine. The policy has found what is cheap, and optimises that: the
@@ -65,12 +50,9 @@ class FormatGaming(Detector):
 
     How it is computed
         Components are told apart by their names (format, tag, length … against accuracy, correct,
-        answer …); without telling names, a component that dies while another is paid is the task.
-        `task_dead`: at least `rows` rows in a row without task reward while the auxiliary reward is
-        at half its best or more; if the task was never earned, the auxiliary reward must have risen
-        and the state must last. `task_fell`: the auxiliary reward rose to near its best while the
-        task reward fell to half of what it was, to the end of the run. `paid_empty`: half of the
-        recorded rollouts of a step have an empty answer block and the best reward of the step.
+        answer …) and summed; where only one side has telling names, the others are the other side,
+        and without any, the one component that dies is the task. `task_fell` is looked for where
+        `task_dead` is not found. All are warnings.
 
     What to do
         Pay the auxiliary reward only where the answer is right, test the verifier by hand, and read
@@ -92,207 +74,175 @@ class FormatGaming(Detector):
 
     rows: int = knob(10, "rows in a row without task reward", unit="rows", minimum=3)
 
+    points = fixed(10, "rows that are needed, and that tell where the task reward has come to")
+    earned = fixed(
+        0.05, "reward, or share of the best auxiliary reward, below which none is earned"
+    )
+    nothing = fixed(0.02, "share of the best auxiliary reward that a dead task reward stays within")
+    live = fixed(0.5, "share of its best at which the auxiliary reward is being earned")
+    learnt = fixed(0.7, "share of its best that an auxiliary reward began below if it was learnt")
+    lasting = fixed(30, "rows, to the end of the run, of a task reward that was never earned")
+    fell = fixed(0.5, "part of its past that a fallen task reward is at most")
+    rose = fixed(0.2, "of its best, by which the auxiliary reward rose meanwhile")
+    empty = fixed(0.5, "share of the rollouts of a step that are paid for an empty answer")
+    rollouts = fixed(4, "rollouts with a reward that a step needs")
+    steps_read = fixed(60, "recorded steps that are read, evenly spread")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Rollouts first, then components."""
-        yield from _paid_empty(run)
-        rewards = _rewards(run)
-        if rewards is None:
+        yield from self._paid_empty(run)
+        rewards = self._rewards(run)
+        if rewards is not None:
+            rewards.task.require(self.points)
+            yield from [*self._task_dead(rewards)] or self._task_fell(rewards)
+
+    @rule("task_dead")
+    def _task_dead(self, rewards: _Rewards) -> Iterator[Finding]:
+        """At least `rows` rows in a row without task reward while the auxiliary reward is at half
+        its best or more. If the task was never earned, the auxiliary reward must have been learnt,
+        and the state must last to the end.
+        """
+        best = stats.quantile(rewards.auxiliary, 0.95)
+        if not best > self.earned:
             return
-        if len(rewards.steps) < LEAST_ROWS:
-            raise Inconclusive(f"{len(rewards.steps)} rows of components, needs {LEAST_ROWS}")
-        found = _dead(rewards, self.rows)
-        for episode in found:
-            yield _finding(run, rewards, episode, "task_dead")
-        if not found:
-            yield from (_finding(run, rewards, item, "task_fell") for item in _fell(rewards))
+        dead = np.abs(rewards.task.values) <= self.nothing * best
+        paid = rewards.auxiliary >= self.live * best
+        for stretch in Judged(rewards.task, dead & paid).runs(gap=1, least=self.rows):
+            earned = stretch.start >= 3 and stretch.before() > self.earned * best
+            if earned or self._never_earned(stretch, rewards.auxiliary, best):
+                yield self._finding(rewards, stretch, "task_dead")
+
+    def _never_earned(self, stretch: Stretch, auxiliary: stats.FloatArray, best: float) -> bool:
+        """The task paid nothing in the whole run, and the help alone was learnt."""
+        if stretch.recovered or len(stretch) < self.lasting:
+            return False
+        usual_top = stats.quantile(stretch.signal.values, 0.98)
+        at_start = stats.median(auxiliary[:5])
+        return bool(usual_top <= self.nothing * best and at_start < self.learnt * best)
+
+    @rule("task_fell")
+    def _task_fell(self, rewards: _Rewards) -> Iterator[Finding]:
+        """The run falls into two parts by the level of the task reward: in the second it is at most
+        half of what it was, and nearly always below all that was usual. The auxiliary reward rose.
+        """
+        task, auxiliary = rewards.task.values, rewards.auxiliary
+        now = stats.median(task[-self.points :])
+        if len(task) < 3 * self.points or now > self.fell * stats.quantile(task, 0.95):
+            return
+        cut = stats.change_point(task)
+        if cut is None or not self.points <= cut <= len(task) - self.points:
+            return
+        before, after = task[:cut], task[cut:]
+        usual = stats.median(before)
+        best = abs(stats.quantile(auxiliary, 0.95))
+        rose = stats.median(auxiliary[cut:]) >= stats.median(auxiliary[:cut]) + self.rose * best
+        apart = stats.quantile(after, 0.9) < stats.quantile(before, 0.25)
+        if usual > self.earned and not now > self.fell * usual and rose and apart:
+            second = stats.Episode(cut, len(task) - 1, recovered=False)
+            yield self._finding(rewards, stretch_of(rewards.task, second), "task_fell")
+
+    @rule("paid_empty")
+    def _paid_empty(self, run: RunContext) -> Iterator[Finding]:
+        """Half of the recorded rollouts of a step have an empty answer block and the best reward of
+        the step, at three recorded steps or more (at all of fewer).
+        """
+        steps = run.sample_steps()
+        steps = steps[:: max(1, len(steps) // self.steps_read)]
+        shown = {step: self._paid_for_nothing(run, step) for step in steps}
+        bad = [step for step in steps if shown[step][0] >= self.empty]
+        if not bad or len(bad) < min(3, len(steps)):
+            return
+        share, samples = shown[bad[0]]
+        yield finding(
+            self,
+            Period(run, bad[0], bad[-1], recovered=bad[-1] < steps[-1]),
+            f"{share:.0%} of the rollouts recorded at step {bad[0]:,} have an empty answer and "
+            f"earn the best reward of the step, as on {len(bad) - 1:,} other recorded steps.",
+            variant="paid_empty",
+            confidence=0.9,
+            evidence=(Evidence("samples", bad[0], share, self.empty, note=PAID_EMPTY),),
+            remedies=(
+                "make the verifier fail on an empty answer, and test it with one",
+                "read the rollouts linked here",
+            ),
+            samples=samples[:8],
+        )
+
+    def _paid_for_nothing(self, run: RunContext, step: int) -> tuple[float, list[str]]:
+        """Share of rollouts with an empty answer at the best (positive) reward, and their ids."""
+        paid = [rollout for rollout in run.rollouts(step) if rollout.reward is not None]
+        best = max((rollout.reward or 0.0 for rollout in paid), default=0.0)
+        if len(paid) < self.rollouts or best <= 0:
+            return 0.0, []
+        empty = [
+            rollout.sample_id
+            for rollout in paid
+            if rollout.reward == best and EMPTY_ANSWER.search(rollout.completion or "")
+        ]
+        return len(empty) / len(paid), empty
+
+    def _rewards(self, run: RunContext) -> _Rewards | None:
+        """The two sides of the reward, or None where they cannot be told apart."""
+        columns = [run.series(name) for name in run.names(FAMILY)]
+        logged = [column for column in columns if column is not None]
+        if len(logged) < 2:
+            return None
+        steps = max((column.steps for column in logged), key=len)
+        values = {column.name: stats.finite(stats.at_steps(column, steps)) for column in logged}
+        task, auxiliary = self._sides(values)
+        if not task or not auxiliary:
+            return None
+        total = Signal(run, task[0], steps, _total(values, task))
+        return _Rewards(total, _total(values, auxiliary), task, auxiliary)
+
+    def _sides(self, values: Mapping[str, stats.FloatArray]) -> tuple[list[str], list[str]]:
+        """Names of the task components and of the auxiliary ones."""
+        short = {name: name.removeprefix(FAMILY).lower() for name in values}
+        auxiliary = [name for name in values if AUXILIARY.search(short[name])]
+        rest = [name for name in values if name not in auxiliary]
+        task = [name for name in rest if TASK.search(short[name])]
+        if task:
+            return task, auxiliary or [name for name in rest if name not in task]
+        if auxiliary:
+            return rest, auxiliary
+        dead = [name for name in values if self._died(values[name])]
+        return (dead, [name for name in values if name not in dead]) if len(dead) == 1 else ([], [])
+
+    def _died(self, values: stats.FloatArray) -> bool:
+        logged = values[np.isfinite(values)]
+        before, now = logged[: -self.points], logged[-self.points :]
+        return len(before) > self.points and not now.any() and stats.median(before) > self.earned
+
+    def _finding(self, rewards: _Rewards, stretch: Stretch, variant: str) -> Finding:
+        task, auxiliary = rewards.task_names, rewards.auxiliary_names
+        before, usual = stretch.before(), stretch.usual
+        paid = stats.median(rewards.auxiliary[stretch.rows])
+        was = "" if math.isnan(before) else f", {number(before)} before"
+        return finding(
+            self,
+            stretch,
+            f"From step {stretch.first:,} on the auxiliary reward ({_listed(auxiliary)}) pays "
+            f"{number(paid)} while the task reward ({_listed(task)}) is {number(usual)}{was}.",
+            variant=variant,
+            confidence=0.8 if variant == "task_dead" else 0.6,
+            evidence=(
+                Evidence(task[0], stretch.first, usual, known(before), note=TASK_NOTE),
+                Evidence(auxiliary[0], None, paid, note=AUXILIARY_NOTE),
+            ),
+            remedies=(
+                "test the verifier by hand on a right answer: does it still pass?",
+                "pay the auxiliary reward only where the answer is right "
+                "(rlprobe.guards.gated_reward)",
+                "lower the weight of the auxiliary reward now that the format is learnt",
+            ),
+            metrics=(*task, *auxiliary),
+        )
 
 
-# --- components -----------------------------------------------------------------------------------
-
-
-def _rewards(run: RunContext) -> _Rewards | None:
-    columns = {name: run.series(name) for name in run.names(FAMILY)}
-    known = {name: item for name, item in columns.items() if item is not None}
-    if len(known) < 2:
-        return None
-    steps = max((item.steps for item in known.values()), key=len)
-    values = {name: _aligned(item, steps) for name, item in known.items()}
-    task, auxiliary = _sorted_out(values)
-    if not task or not auxiliary:
-        return None
-    return _Rewards(
-        steps, _total(values, task), _total(values, auxiliary), tuple(task), tuple(auxiliary)
-    )
-
-
-def _aligned(series: Series, steps: stats.IntArray) -> stats.FloatArray:
-    if series.steps is steps or np.array_equal(series.steps, steps):
-        return stats.finite(series.values)
-    return stats.finite(stats.at_steps(series, steps))
-
-
-def _total(values: Mapping[str, stats.FloatArray], names: list[str]) -> stats.FloatArray:
+def _total(values: Mapping[str, stats.FloatArray], names: Sequence[str]) -> stats.FloatArray:
     total: stats.FloatArray = np.sum([values[name] for name in names], axis=0)
     return total
 
 
-def _sorted_out(values: Mapping[str, stats.FloatArray]) -> tuple[list[str], list[str]]:
-    """Names of the task components and of the auxiliary ones."""
-    short = {name: name.removeprefix(FAMILY).lower() for name in values}
-    auxiliary = [name for name in values if AUXILIARY.search(short[name])]
-    task = [name for name in values if name not in auxiliary and TASK.search(short[name])]
-    rest = [name for name in values if name not in auxiliary and name not in task]
-    if task:
-        return task, auxiliary or rest
-    if auxiliary:
-        return rest, auxiliary
-    dead = [name for name in values if _died(values[name])]
-    return (dead, [n for n in values if n not in dead]) if len(dead) == 1 else ([], [])
-
-
-def _died(values: stats.FloatArray) -> bool:
-    kept = values[np.isfinite(values)]
-    tail = kept[-LEAST_ROWS:]
-    return len(kept) > 2 * LEAST_ROWS and not tail.any() and stats.median(kept[:-10]) > EARNED
-
-
-def _dead(rewards: _Rewards, rows: int) -> list[stats.Episode]:
-    """Stretches in which the auxiliary reward is paid and the task reward is nothing."""
-    best = _upper(rewards.auxiliary)
-    if not best > EARNED:
-        return []
-    nothing = np.abs(rewards.task) <= NOTHING * best
-    mask = nothing & (rewards.auxiliary >= LIVE * best)
-    found = []
-    for episode in stats.episodes(mask, gap=1, least=rows):
-        before = stats.median(rewards.task[: episode.start])
-        earned = episode.start >= 3 and before > EARNED * best
-        if earned or _never_earned(rewards, episode, best):
-            found.append(episode)
-    return found
-
-
-def _never_earned(rewards: _Rewards, episode: stats.Episode, best: float) -> bool:
-    """The task paid nothing in the whole run, and the help alone was learnt."""
-    if episode.recovered or len(episode) < 3 * LEAST_ROWS:
-        return False
-    at_start = stats.median(rewards.auxiliary[:5])
-    return bool(stats.quantile(rewards.task, 0.98) <= NOTHING * best and at_start < 0.7 * best)
-
-
-def _fell(rewards: _Rewards) -> Iterator[stats.Episode]:
-    """The task reward fell to half, for good, while the auxiliary one rose to its best."""
-    count = len(rewards.steps)
-    if count < 3 * LEAST_ROWS or not _halved(rewards.task):
-        return
-    cut = stats.change_point(rewards.task)
-    if cut is None or not LEAST_ROWS <= cut <= count - LEAST_ROWS:
-        return
-    before, after = rewards.task[:cut], rewards.task[cut:]
-    usual = stats.median(before)
-    if not usual > EARNED or stats.median(after[-LEAST_ROWS:]) > FELL * usual:
-        return
-    helped, best = rewards.auxiliary, _upper(rewards.auxiliary)
-    rose = stats.median(helped[cut:]) >= stats.median(helped[:cut]) + 0.2 * abs(best)
-    apart = stats.quantile(after, 0.9) < stats.quantile(before, 0.25)
-    if rose and apart:
-        yield stats.Episode(cut, count - 1, recovered=False)
-
-
-def _upper(values: stats.FloatArray) -> float:
-    """The level of the best rows; of a long run, every so many-th row tells it."""
-    return stats.quantile(values[:: max(1, len(values) // MOST_ROWS)], 0.95)
-
-
-def _halved(values: stats.FloatArray) -> bool:
-    """Whether the last rows are far below the best: a quick look before the thorough one."""
-    return not stats.median(values[-LEAST_ROWS:]) > FELL * _upper(values)
-
-
-def _finding(run: RunContext, rewards: _Rewards, episode: stats.Episode, variant: str) -> Finding:
-    first, last = int(rewards.steps[episode.start]), int(rewards.steps[episode.end])
-    task = stats.median(rewards.task[episode.rows])
-    before = stats.median(rewards.task[: episode.start])
-    helped = stats.median(rewards.auxiliary[episode.rows])
-    names = ", ".join(name.removeprefix(FAMILY) for name in rewards.auxiliary_names[:3])
-    paid = ", ".join(name.removeprefix(FAMILY) for name in rewards.task_names[:3])
-    was = f", {stats.number(before)} before" if np.isfinite(before) else ""
-    return Finding(
-        detector="FORMAT_GAMING",
-        variant=variant,
-        severity=Severity.WARNING,
-        confidence=0.8 if variant == "task_dead" else 0.6,
-        first_bad_step=first,
-        last_bad_step=last if episode.recovered else run.last_step,
-        state=stats.outcome(episode, ended=run.ended),
-        summary=(
-            f"From step {first:,} on the auxiliary reward ({names}) pays {stats.number(helped)} "
-            f"while the task reward ({paid}) is {stats.number(task)}{was}."
-        ),
-        evidence=(
-            Evidence(
-                rewards.task_names[0],
-                first,
-                task,
-                before if np.isfinite(before) else None,
-                note="task reward: median of the episode against the median before",
-            ),
-            Evidence(
-                rewards.auxiliary_names[0], None, helped, note="auxiliary reward: median of it"
-            ),
-        ),
-        remedies=(
-            "test the verifier by hand on a right answer: does it still pass?",
-            "pay the auxiliary reward only where the answer is right (rlprobe.guards.gated_reward)",
-            "lower the weight of the auxiliary reward now that the format is learnt",
-        ),
-        metrics=(*rewards.task_names, *rewards.auxiliary_names),
-    )
-
-
-# --- rollouts -------------------------------------------------------------------------------------
-
-
-def _paid_empty(run: RunContext) -> Iterator[Finding]:
-    steps = run.sample_steps()
-    chosen = steps[:: max(1, len(steps) // MOST_STEPS)]
-    bad = [(step, *_empty(run.rollouts(step))) for step in chosen]
-    hits = [(step, share, ids) for step, share, ids in bad if share >= 0.5]
-    if not hits or len(hits) < min(3, len(chosen)):
-        return
-    first, share, ids = hits[0]
-    last = hits[-1][0]
-    ongoing = last == chosen[-1]
-    yield Finding(
-        detector="FORMAT_GAMING",
-        variant="paid_empty",
-        severity=Severity.WARNING,
-        confidence=0.9,
-        first_bad_step=first,
-        last_bad_step=run.last_step if ongoing else last,
-        state=("ended_run" if run.ended else "ongoing") if ongoing else "recovered",
-        summary=(
-            f"{share:.0%} of the rollouts recorded at step {first:,} have an empty answer and earn "
-            f"the best reward of the step, as on {len(hits) - 1:,} other recorded steps."
-        ),
-        evidence=(Evidence("samples", first, share, 0.5, note="share paid for an empty answer"),),
-        remedies=(
-            "make the verifier fail on an empty answer, and test it with one",
-            "read the rollouts linked here",
-        ),
-        samples=ids[:8],
-    )
-
-
-def _empty(rollouts: tuple[Rollout, ...]) -> tuple[float, tuple[str, ...]]:
-    """Share of rollouts with an empty answer at the best (positive) reward, and their ids."""
-    paid = [rollout for rollout in rollouts if rollout.reward is not None]
-    best = max((rollout.reward or 0.0 for rollout in paid), default=0.0)
-    if len(paid) < LEAST_SAMPLES or best <= 0:
-        return 0.0, ()
-    bad = [
-        rollout
-        for rollout in paid
-        if rollout.reward == best and EMPTY_ANSWER.search(rollout.completion or "")
-    ]
-    return len(bad) / len(paid), tuple(rollout.sample_id for rollout in bad)
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(name.removeprefix(FAMILY) for name in names[:3])
