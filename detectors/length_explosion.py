@@ -11,8 +11,6 @@ from rlprobe import stats
 from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob
 from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding, number, restore
 
-CAP_SETTINGS = ("max_completion_length", "max_new_tokens", "max_response_length", "response_length")
-
 
 class LengthExplosion(Detector):
     """Completions run to the cap, or to many times their usual length, and stay there.
@@ -77,8 +75,12 @@ class LengthExplosion(Detector):
     near_cap = fixed(0.95, "share of the cap at which fewer rows are enough")
     least_std = fixed(0.1, "of the logarithm: no lengths are steadier")
     rows_before = fixed(256, "rows before an episode that its reward is compared with")
-    at_most = fixed(0.995, "share of the longest length that counts as a hit of an unknown cap")
-    hits = fixed(3, "of an unknown cap, and one in twenty rows, that tell it")
+    cap_settings = fixed(
+        ("max_completion_length", "max_new_tokens", "max_response_length", "response_length"),
+        "settings that tell the cap",
+    )
+    hit = fixed(0.995, "share of the longest length that is a hit of an unknown cap")
+    hits = fixed(3, "such hits, and one in twenty rows, tell the cap")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per stretch of long completions."""
@@ -94,7 +96,7 @@ class LengthExplosion(Detector):
 
     def _cap(self, run: RunContext) -> float:
         """The length cap: from the settings, or a largest length that is hit again and again."""
-        for name in CAP_SETTINGS:
+        for name in self.cap_settings:
             value = run.setting(name)
             if isinstance(value, int | float) and value > 0:
                 return float(value)
@@ -102,7 +104,7 @@ class LengthExplosion(Detector):
         if seen is None:
             return math.nan
         highest = stats.quantile(seen.values, 1)
-        hits = int((seen.values >= self.at_most * highest).sum())
+        hits = int((seen.values >= self.hit * highest).sum())
         return highest if hits >= max(self.hits, len(seen) // 20) else math.nan
 
     def _finding(self, stretch: Stretch, level: float, cap: float) -> Finding:

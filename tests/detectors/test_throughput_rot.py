@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from rlprobe import catalog
 from rlprobe.findings import Finding
-from tests.detectors.case_run import context_of
+from rlprobe.scan.context import Context
+from rlprobe.testing import run_of
 
 
 def findings_of(*changes: dict[str, float]) -> list[Finding]:
     times = {"level": 10, "set": list(changes)}
-    context = context_of({"name": "steps", "rows": 200, "columns": {"step_time": times}})
-    return list(catalog.load()["THROUGHPUT_ROT"]().scan(context))
+    run = run_of({"name": "steps", "rows": 200, "columns": {"step_time": times}})
+    return list(catalog.load()["THROUGHPUT_ROT"]().scan(Context(run)))
 
 
 def test_equal_blocks_before_a_slow_one_are_no_rise() -> None:
