@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import numpy as np
-
-from rlprobe import repetition, stats
+from rlprobe import repetition
 from rlprobe.detector import (
     Detector,
     Evidence,
@@ -16,56 +14,40 @@ from rlprobe.detector import (
     Rollout,
     RunContext,
     Severity,
+    fixed,
     knob,
+    rule,
 )
-from rlprobe.rule import first_bad_sampled, sampled_steps
+from rlprobe.rule import SINCE, Judged, Period, Sampled, Shown, Signal, Stretch, finding, known
 
-OFTEN = 3  # a tag may be closed so many times
-MOST_CHARACTERS = 20_000  # of the end of a text
-MOST_STEPS, MOST_ROLLOUTS = 100, 48  # that are read: steps, and rollouts of each
-LEAST_ROLLOUTS = 4
-SPAN = 3  # sampled steps that are looked at together
-RATE_SPAN = 5  # rows of a logged rate that are looked at together
-LASTING = 0.6
-TAGS = ("think", "answer", "reasoning", "solution")
+Texts = Sequence[Rollout]
 LEFT_OUT = "characters left out"  # the recorder's mark in a shortened text
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What the rollouts of one step showed.
-
-    Attributes:
-        bad: rollouts that loop (or are malformed).
-        group: the whole group of the first bad one, or the first group, as sample ids.
-    """
-
-    step: int
-    share: float
-    bad: tuple[str, ...]
-    group_id: str
-    group: tuple[str, ...]
+SAID = {"loops": "repeat an 8-gram more than three times", "tags": "have tags out of order"}
+REMEDIES = (
+    "read the linked rollouts beside the healthy group, and look for what pays for it",
+    "stop generation on repetition (rlprobe.guards.StopOnRepetition), give such rollouts no reward",
+    "go back to a checkpoint from before it: a policy that loops seldom recovers",
+)
 
 
 class RepetitionLoop(Detector):
     """Rollouts say the same words again and again, or their tags come apart.
 
     What it detects
-        A share of rollouts with an 8-gram more than three times inside the reasoning (`loops`), a
-        share whose tags are unbalanced or run away although they had been in order (`tags`), or a
-        logged repetition rate that rises and stays (`rate`).
+        Rollouts with an 8-gram more than three times inside the reasoning, rollouts whose tags are
+        unbalanced or run away although they had been in order, or a logged repetition rate that
+        rises and stays.
 
     Why it matters
         A policy that loops fills the context up to the cap: the step takes many times as long, the
         rewards become equal, and nothing is learnt from it. It comes before the length explodes.
 
     How it is computed
-        Texts are cut into words; where a script or a text has no spaces, into characters. Counted
-        are occurrences that do not overlap; in a short text an 8-gram that fills half of it is
-        enough. The reasoning is what stands inside `<think>`, else the whole text. A step is bad
-        with `share` of such rollouts and twice the share of the run's own past; most of three
-        recorded steps in a row must be. The first bad step is then looked for between recorded
-        steps. `tags` leaves out truncated rollouts.
+        Texts are cut into words; where a script or a text has no spaces, into characters. A step is
+        bad with `share` of such rollouts and twice the share of the run's own past; most of three
+        recorded steps in a row must be, and a start that passes is left out. The first bad step is
+        then looked for between the steps that were read. It is a warning, and critical where half
+        of the rollouts are so to the end of the run, save for `tags`.
 
     What to do
         Read the linked rollouts. Stop generation on repetition, punish it in the reward, and find
@@ -96,180 +78,114 @@ class RepetitionLoop(Detector):
 
     share: float = knob(0.4, "share of rollouts of a step that is bad", minimum=0.05, maximum=1)
 
+    texts = fixed(4, "rollouts with texts that a step needs")
+    texts_read = fixed(48, "rollouts of a step that are read")
+    characters = fixed(20_000, "of the end of a text that are read")
+    tags = fixed(("think", "answer", "reasoning", "solution"), "tags that are counted")
+    closed = fixed(3, "times that a tag may be closed")
+    in_order = fixed(0.1, "share of such rollouts up to which tags had been in order")
+    heavy = fixed(0.5, "share of rollouts that may make it critical")
+    least_std = fixed(0.03, "no logged rate is steadier")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """The logged rate, then loops in rollouts, then tags."""
         yield from self._rate(run)
-        read = {
-            step: _texts(run, step) for step in sampled_steps(run.sample_steps(), MOST_STEPS, SPAN)
-        }
-        if read and not any(read.values()):
-            raise Inconclusive("rollouts are recorded without their texts")
-        for variant, is_bad in (("loops", _loops), ("tags", _malformed)):
-            seen = [item for step, texts in read.items() for item in _look(step, texts, is_bad)]
-            yield from self._episodes(run, seen, variant, is_bad)
+        texts = functools.cache(functools.partial(self._texts, run))
+        for variant, is_bad in (("loops", self._loops), ("tags", self._tags)):
+            sampled = Sampled.of(run, functools.partial(self._shown, texts, is_bad))
+            if sampled.steps and not any(map(texts, sampled.steps)):
+                raise Inconclusive("rollouts are recorded without their texts")
+            past = sampled.shares.past(above=0.2, warmup=2)
+            bad = (sampled.shares.values >= self.share) & ~past.under(2)
+            if variant == "tags":
+                bad &= past.level <= self.in_order
+            for episode in sampled.episodes(bad, self.share):
+                yield self._finding(
+                    variant,
+                    episode.period,
+                    episode.share,
+                    f"recorded rollouts {SAID[variant]}",
+                    episode.evidence("share of rollouts"),
+                    episode.confidence,
+                    episode.samples,
+                )
 
-    def _episodes(
-        self, run: RunContext, seen: list[_Seen], variant: str, is_bad: Callable[[Rollout], bool]
-    ) -> Iterator[Finding]:
-        shares = np.array([item.share for item in seen])
-        past = stats.past_baseline(shares, above=0.2, warmup=2).center
-        usual = np.nan_to_num(past)
-        bad = (shares >= self.share) & (shares >= 2 * usual)
-        if variant == "tags":
-            bad &= past <= 0.1
-        for episode in stats.persistent(bad, width=SPAN, share=LASTING, gap=SPAN):
-            if len(episode) < min(2, len(seen)) or (episode.start == 0 and episode.recovered):
-                continue
-            before = seen[episode.start - 1] if episode.start else None
-            first = self._first(run, before, seen[episode.start], is_bad)
-            yield _finding(
-                run, variant, first, seen[episode.rows], before, recovered=episode.recovered
-            )
+    @rule("loops")
+    def _loops(self, rollout: Rollout) -> bool:
+        """An 8-gram comes more than three times without overlap inside `<think>`, else in the whole
+        text; an 8-gram that fills half of it with overlap is enough. Rules and dots do not count.
+        """
+        reasoning = repetition.block_of(rollout.completion or "")
+        return repetition.loops(reasoning[-self.characters :])
 
-    def _first(
-        self, run: RunContext, good: _Seen | None, bad: _Seen, is_bad: Callable[[Rollout], bool]
-    ) -> _Seen:
-        def look(step: int) -> _Seen | None:
-            found = next(_look(step, _texts(run, step), is_bad), None)
-            return found if found is not None and found.share >= self.share else None
-
-        return first_bad_sampled(
-            run, good.step if good else None, bad, lambda seen: seen.step, look
-        )
-
-    def _rate(self, run: RunContext) -> Iterator[Finding]:
-        series = run.series("repetition_rate")
-        if series is None:
-            return
-        steps, values = stats.measured(series)
-        past = stats.past_baseline(values, above=0.15, warmup=3)
-        bad = (values >= self.share) & ~(values < 2 * past.center)
-        outside = stats.robust_z(values, past, 0.03) > 3
-        for found in stats.persistent(bad, width=RATE_SPAN, share=0.8, gap=RATE_SPAN):
-            if found.start == 0 and found.recovered:
-                continue
-            start = stats.extend_back(outside, found.start)
-            yield _rate_finding(
-                run, steps, values, stats.Episode(start, found.end, found.recovered)
-            )
-
-
-# --- texts ----------------------------------------------------------------------------------------
-
-
-def _loops(rollout: Rollout) -> bool:
-    return repetition.loops(repetition.block_of(rollout.completion or "")[-MOST_CHARACTERS:])
-
-
-def _malformed(rollout: Rollout) -> bool:
-    text = rollout.completion or ""
-    if rollout.truncated or LEFT_OUT in text:
+    @rule("tags")
+    def _tags(self, rollout: Rollout) -> bool:
+        """A tag is not closed as often as it is opened (the prompt may open it), or closed again
+        and again. Truncated and shortened rollouts are left out, and those that loop. Tags must
+        have been in order before.
+        """
+        text = rollout.completion or ""
+        if rollout.truncated or LEFT_OUT in text:
+            return False
+        for tag in self.tags:
+            opened, closed = text.count(f"<{tag}>"), text.count(f"</{tag}>")
+            opened_by_prompt = opened == 0 and closed == 1
+            if (opened != closed and not opened_by_prompt) or closed > self.closed:
+                return not self._loops(rollout)  # a loop is never closed: one finding, not two
         return False
-    for tag in TAGS:
-        opened, closed = text.count(f"<{tag}>"), text.count(f"</{tag}>")
-        opened_by_prompt = opened == 0 and closed == 1
-        if (opened != closed and not opened_by_prompt) or closed > OFTEN:
-            return not _loops(rollout)  # a loop is never closed: that is one finding, not two
-    return False
 
+    @rule("rate")
+    def _rate(self, run: RunContext) -> Iterator[Finding]:
+        """The logged repetition rate reaches `share`, and twice its own past, on most of five rows
+        in a row. The onset is walked back to where it left that past.
+        """
+        rate = Signal.logged(run, "repetition_rate")
+        if rate is None:
+            return
+        past = rate.past(above=0.15, warmup=3)
+        bad = (rate.values >= self.share) & ~past.under(2)
+        departed = past.above(sigmas=3, floor=self.least_std)
+        for stretch in Judged(rate, bad, departed).persistent():
+            if stretch.sure == 0 and stretch.recovered:
+                continue
+            usual, before = stretch.usual, known(stretch.before())
+            note = "median of the episode against the median before"
+            evidence = [Evidence("repetition_rate", stretch.first, usual, before, note=note)]
+            yield self._finding("rate", stretch, usual, "rollouts repeat themselves", evidence)
 
-# --- steps ----------------------------------------------------------------------------------------
+    def _texts(self, run: RunContext, step: int) -> Texts:
+        return [rollout for rollout in run.rollouts(step) if rollout.completion][: self.texts_read]
 
+    def _shown(
+        self, texts: Callable[[int], Texts], is_bad: Callable[[Rollout], bool], step: int
+    ) -> Shown | None:
+        rollouts = texts(step)
+        if len(rollouts) < self.texts:
+            return None
+        bad = [rollout for rollout in rollouts if is_bad(rollout)]
+        first = (bad or rollouts)[0]
+        group = [rollout for rollout in rollouts if rollout.group_id == first.group_id]
+        return Shown(step, len(bad) / len(rollouts), bad, group)
 
-def _texts(run: RunContext, step: int) -> list[Rollout]:
-    return [rollout for rollout in run.rollouts(step) if rollout.completion][:MOST_ROLLOUTS]
-
-
-def _look(
-    step: int, rollouts: Sequence[Rollout], is_bad: Callable[[Rollout], bool]
-) -> Iterator[_Seen]:
-    if len(rollouts) < LEAST_ROLLOUTS:
-        return
-    bad = [rollout for rollout in rollouts if is_bad(rollout)]
-    group = (bad or rollouts)[0].group_id
-    members = tuple(rollout.sample_id for rollout in rollouts if rollout.group_id == group)
-    share = len(bad) / len(rollouts)
-    yield _Seen(step, share, tuple(rollout.sample_id for rollout in bad), group, members)
-
-
-# --- words ----------------------------------------------------------------------------------------
-
-_SAID = {"loops": "repeat an 8-gram more than three times", "tags": "have tags out of order"}
-_REMEDIES = (
-    "read the linked rollouts beside the healthy group, and look for what pays for it",
-    "stop generation on repetition (rlprobe.guards.StopOnRepetition), give such rollouts no reward",
-    "go back to a checkpoint from before it: a policy that loops seldom recovers",
-)
-
-
-def _finding(
-    run: RunContext,
-    variant: str,
-    first: _Seen,
-    seen: Sequence[_Seen],
-    before: _Seen | None,
-    *,
-    recovered: bool,
-) -> Finding:
-    share = float(np.mean([item.share for item in seen]))
-    evidence = [
-        Evidence(
-            "samples",
-            first.step,
-            first.share,
-            None if before is None else before.share,
-            note=f"share of rollouts; see the whole group {first.group_id}",
-        ),
-        Evidence("samples", None, share, note="mean share over the recorded steps of it"),
-    ]
-    healthy: tuple[str, ...] = ()
-    if before is not None:
-        healthy = before.group
-        note = f"share before it; compare with group {before.group_id}"
-        evidence.append(Evidence("samples", before.step, before.share, note=note))
-    heavy = not recovered and share >= 0.5 and variant == "loops"
-    return Finding(
-        detector="REPETITION_LOOP",
-        variant=variant,
-        severity=Severity.CRITICAL if heavy else Severity.WARNING,
-        confidence=0.85 if len(seen) >= SPAN else 0.7,
-        first_bad_step=first.step,
-        last_bad_step=seen[-1].step if recovered else run.last_step,
-        state="recovered" if recovered else "ended_run" if run.ended else "ongoing",
-        summary=(
-            f"{share:.0%} of the recorded rollouts {_SAID[variant]} from step {first.step:,} on."
-        ),
-        evidence=tuple(evidence),
-        remedies=_REMEDIES,
-        samples=(*first.group, *healthy),
-    )
-
-
-def _rate_finding(
-    run: RunContext, steps: stats.IntArray, values: stats.FloatArray, episode: stats.Episode
-) -> Finding:
-    first, last = int(steps[episode.start]), int(steps[episode.end])
-    usual = stats.median(values[episode.rows])
-    before = stats.median(values[: episode.start])
-    heavy = not episode.recovered and usual >= 0.5
-    return Finding(
-        detector="REPETITION_LOOP",
-        variant="rate",
-        severity=Severity.CRITICAL if heavy else Severity.WARNING,
-        confidence=0.85,
-        first_bad_step=first,
-        last_bad_step=last if episode.recovered else run.last_step,
-        state=stats.outcome(episode, ended=run.ended),
-        summary=f"{usual:.0%} of the rollouts repeat themselves from step {first:,} on.",
-        evidence=(
-            Evidence(
-                "repetition_rate",
-                first,
-                usual,
-                None if np.isnan(before) else before,
-                note="median of the episode against the median before",
-            ),
-        ),
-        remedies=_REMEDIES,
-        metrics=("repetition_rate",),
-    )
+    def _finding(
+        self,
+        variant: str,
+        episode: Period | Stretch,
+        share: float,
+        what: str,
+        evidence: Iterable[Evidence | None],
+        confidence: float = 0.85,
+        samples: Sequence[str] = (),
+    ) -> Finding:
+        heavy = share >= self.heavy and not episode.recovered and variant != "tags"
+        return finding(
+            self,
+            episode,
+            f"{share:.0%} of the {what}{SINCE}.",
+            variant=variant,
+            severity=Severity.CRITICAL if heavy else Severity.WARNING,
+            confidence=confidence,
+            evidence=evidence,
+            remedies=REMEDIES,
+            samples=samples,
+        )

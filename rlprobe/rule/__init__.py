@@ -11,6 +11,7 @@ episodes    where a rule says that it is bad, and the episodes of that
 ranks       one metric of all ranks, and what each is compared with
 flat        the share of groups whose rewards are all equal
 rollouts    which recorded steps are read, and what belongs to a group
+sampled     what rollouts show at the recorded steps, and the episodes of that
 events      what several rules ask of a run's events and of its kind
 wording     an episode in words
 
@@ -30,7 +31,8 @@ from rlprobe.rule.episodes import (
 from rlprobe.rule.events import concerns_gradients, is_signed, learns_by_reward, restarts
 from rlprobe.rule.flat import equal, flat_shares
 from rlprobe.rule.ranks import RankGrid, all_steps, majority, own_pasts
-from rlprobe.rule.rollouts import first_bad_sampled, groups, sampled_steps
+from rlprobe.rule.rollouts import groups, sampled_steps
+from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
 from rlprobe.rule.wording import SINCE, after, finding, listed, restore
 from rlprobe.stats import number
@@ -44,6 +46,9 @@ __all__ = [
     "Past",
     "Period",
     "RankGrid",
+    "Sampled",
+    "SampledEpisode",
+    "Shown",
     "Signal",
     "Stretch",
     "after",
@@ -52,7 +57,6 @@ __all__ = [
     "early",
     "equal",
     "finding",
-    "first_bad_sampled",
     "flat_shares",
     "groups",
     "is_signed",
