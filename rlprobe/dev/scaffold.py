@@ -59,25 +59,11 @@ CODE = '''\
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-import numpy as np
-
-from rlprobe import stats
-from rlprobe.detector import (
-    Detector,
-    Evidence,
-    Finding,
-    Inconclusive,
-    RunContext,
-    Series,
-    Severity,
-    knob,
-)
-
-MIN_POINTS = 8
-SPAN = 5  # rows that are looked at together
-LASTING = 0.8  # share of them that must be bad
+from rlprobe.detector import Detector, Finding, RunContext, Severity, fixed, knob
+from rlprobe.rule import SINCE, Judged, Signal, finding, number
 
 
 class $class_name(Detector):
@@ -107,45 +93,25 @@ class $class_name(Detector):
     id = "$id"
     severity = Severity.WARNING
     needs = (("entropy",),)
-    caused_by = ("GRAD_PATHOLOGY",)
+    caused_by = ()  # ids of pathologies that it may follow from
 
     ratio: float = knob(4, "times the level that are too much", minimum=1.1)
 
+    points = fixed(8, "logged values that are needed")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per episode."""
-        series = run.series("entropy")
-        if series is None:
-            return
-        count = int(np.isfinite(series.values).sum())
-        if count < MIN_POINTS:
-            raise Inconclusive(f"entropy: {count} points, needs {MIN_POINTS}")
-        limit = float(np.log(self.ratio))
-        values = stats.logs(series.values, 1e-9)
-        past = stats.past_baseline(values, above=limit)
-        bad = values > past.center + limit
-        for episode in stats.persistent(bad, width=SPAN, share=LASTING, gap=SPAN):
-            yield self._finding(run, series, float(np.exp(past.center[episode.start])), episode)
-
-    def _finding(
-        self, run: RunContext, series: Series, level: float, episode: stats.Episode
-    ) -> Finding:
-        first, last = int(series.steps[episode.start]), int(series.steps[episode.end])
-        value = float(series.values[episode.start])
-        return Finding(
-            detector=self.id,
-            severity=Severity.WARNING,
-            confidence=0.8,
-            first_bad_step=first,
-            last_bad_step=last if episode.recovered else run.last_step,
-            state=stats.outcome(episode, ended=run.ended),
-            summary=(
-                f"Entropy rose to {stats.number(value)} at step {first:,}, against "
-                f"{stats.number(level)} before."
-            ),
-            evidence=(Evidence("entropy", first, value, level, note="onset"),),
-            remedies=("say what to try first",),
-            metrics=("entropy",),
-        )
+        entropy = Signal.of(run, "entropy", minimum=self.points, above=0)
+        past = entropy.past(log=1e-9, above=math.log(self.ratio))
+        for stretch in Judged(entropy, bad=past.times(self.ratio)).persistent():
+            level = float(past.level[stretch.start])
+            yield finding(
+                self,
+                stretch,
+                f"Entropy rose from {number(level)} to {number(stretch.usual)}{SINCE}.",
+                evidence=(stretch.at_onset(level),),
+                remedies=("say what to try first",),
+            )
 '''
 
 CASES = """\

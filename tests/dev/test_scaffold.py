@@ -48,7 +48,7 @@ def test_a_new_detector_passes_the_catalogue_tests(tree: Path) -> None:
     code, cases = new_detector("reward-plateau", tree)
     assert code == tree / "detectors" / "reward_plateau.py"
     assert cases == tree / "tests" / "detectors" / "reward_plateau.toml"
-    run(tree, "pytest", "-q", "-p", "no:cacheprovider", "tests/detectors")
+    run(tree, "pytest", "-q", "-p", "no:cacheprovider", "tests/detectors/test_cases.py")
 
 
 def test_the_next_step_that_is_printed_succeeds(tree: Path) -> None:
