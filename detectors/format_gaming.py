@@ -11,7 +11,17 @@ import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
-from rlprobe.rule import Judged, Period, Signal, Stretch, finding, known, number, stretch_of
+from rlprobe.rule import (
+    Judged,
+    Period,
+    Signal,
+    Stretch,
+    finding,
+    known,
+    number,
+    sampled_steps,
+    stretch_from,
+)
 
 FAMILY = "reward_component/"
 AUXILIARY = re.compile(
@@ -138,16 +148,14 @@ class FormatGaming(Detector):
         rose = stats.median(auxiliary[cut:]) >= stats.median(auxiliary[:cut]) + self.rose * best
         apart = stats.quantile(after, 0.9) < stats.quantile(before, 0.25)
         if usual > self.earned and not now > self.fell * usual and rose and apart:
-            second = stats.Episode(cut, len(task) - 1, recovered=False)
-            yield self._finding(rewards, stretch_of(rewards.task, second), "task_fell")
+            yield self._finding(rewards, stretch_from(rewards.task, cut), "task_fell")
 
     @rule("paid_empty")
     def _paid_empty(self, run: RunContext) -> Iterator[Finding]:
         """Half of the recorded rollouts of a step have an empty answer block and the best reward of
         the step, at three recorded steps or more (at all of fewer).
         """
-        steps = run.sample_steps()
-        steps = steps[:: max(1, len(steps) // self.steps_read)]
+        steps = sampled_steps(run.sample_steps(), self.steps_read)
         shown = {step: self._paid_for_nothing(run, step) for step in steps}
         bad = [step for step in steps if shown[step][0] >= self.empty]
         if not bad or len(bad) < min(3, len(steps)):
