@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import (
     Detector,
-    Event,
     Evidence,
     Finding,
     Inconclusive,
     RunContext,
-    Series,
     Severity,
+    fixed,
     knob,
+    rule,
 )
+from rlprobe.rule import Period, after, all_steps, finding, listed
 
 REPORTED = (
     "step_time",
@@ -31,51 +33,49 @@ REPORTED = (
     "tokens_per_second",
     "memory_allocated",
 )
-FLUSH_SECONDS = 10.0  # what a kill may cost a rank of its last rows, with a wide margin
 HANGS = ("timeout", "timed out", "time-out", "collective", "nccl", "watchdog", "barrier", "hang")
+
+Heard: TypeAlias = "Mapping[int, stats.IntArray]"  # steps at which each rank reported anything
 
 
 @dataclass(frozen=True, slots=True)
 class _Silence:
-    """Ranks that fell silent after the same step.
+    """A rank that fell silent.
 
     Attributes:
-        last: the last step that they reported.
-        back: the step at which they reported again, or None.
-        missed: logged steps without them.
+        last: the last step that it reported.
+        back: the step at which it reported again, or None.
+        missed: logged steps without it.
     """
 
-    ranks: tuple[int, ...]
+    rank: int
     last: int
     back: int | None
     missed: int
-    at_end: bool
 
 
 class RankSilent(Detector):
     """A rank stopped reporting while the others went on.
 
     What it detects
-        A rank whose rows end, or pause, although the other ranks go on (`silent`); and one that
-        lacks the last step before the run died in a collective operation (`before_end`).
+        A rank whose rows end, or pause, although the other ranks go on; and one that lacks the
+        last step before the run died in a collective operation.
 
     Why it matters
         The others wait for it in the next collective operation and die of a time-out, hours later
         and with a message that names everybody but the rank that is missing.
 
     How it is computed
-        From the steps at which each rank reported anything. A rank is silent when it misses
-        `missed` of its own usual intervals while at least half of the ranks go on; where the run
-        died, also so many as a kill may have cost it (10 seconds' worth). One missing step is
-        enough where the run ended in a collective time-out and only a few ranks lack it.
+        From the steps at which each rank reported anything. Ranks that fall silent together are one
+        finding; a rank that does not belong to a smaller or changed world any more is passed over.
 
     What to do
         Look at that rank's machine: its own log, `dmesg` (Xid, out of memory), the network link.
         Without a trace there, take a stack dump of all ranks at the next hang.
 
     When it is wrong
-        A restart with fewer ranks is no silence: ranks beyond the new world size are passed over.
-        Ranks that log more rarely than others are compared with their own interval.
+        A restart with fewer ranks is no silence. Ranks that log more rarely than others are
+        compared with their own interval.
 
     References
         PyTorch documentation: NCCL flight recorder and `TORCH_NCCL_ASYNC_ERROR_HANDLING`.
@@ -96,154 +96,126 @@ class RankSilent(Detector):
 
     missed: float = knob(5, "intervals that a silent rank has missed", minimum=1)
 
+    flush_seconds = fixed(10.0, "what a kill may cost a rank of its last rows, with a wide margin")
+    at_once = fixed(2, "logged steps within which several ranks fall silent together")
+    crowd = fixed(4, "ranks that a run needs for one of them to be alone behind")
+    few = fixed(8, "one rank in so many, or a single one, may lack the last step")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
-        """One finding per moment at which ranks fell silent."""
+        """One finding per moment at which ranks fell silent; at its end, only where none did."""
         heard = _heard(run)
         if len(heard) < 2:
             raise Inconclusive("fewer than two ranks reported values of their own")
-        found = [
-            item for rank, own in heard.items() for item in self._silences(run, rank, own, heard)
-        ]
-        for group in _together(found or _before_end(run, heard), run.interval):
-            yield _finding(run, group, len(heard))
+        for entry in self.rules():
+            silences = sorted(entry.judge(self, run, heard), key=lambda silence: silence.last)
+            lasts = np.array([silence.last for silence in silences])
+            for start, end in stats.clusters(lasts, self.at_once * run.interval):
+                yield self._finding(run, silences[start : end + 1], entry.variant, len(heard))
+            if silences:
+                return
 
-    def _silences(
-        self, run: RunContext, rank: int, own: stats.IntArray, heard: Mapping[int, stats.IntArray]
-    ) -> Iterator[_Silence]:
-        usual = _interval(own, run.interval)
-        limit = self.missed * usual
-        gaps = np.flatnonzero(np.diff(own) > limit + usual)
-        for gap in gaps[: stats.MOST_EPISODES].tolist():
-            last, back = int(own[gap]), int(own[gap + 1])
-            missed = _others_in(heard, rank, last, back)
-            if missed * run.interval > limit and not _left(run, rank, last):
-                yield _Silence((rank,), last, back, missed, at_end=False)
-        last = int(own[-1])
-        missed = _others_in(heard, rank, last, run.last_step + 1)
-        if missed * run.interval > max(limit, _flush_steps(run)) and not _left(run, rank, last):
-            yield _Silence((rank,), last, None, missed, at_end=False)
+    @rule("silent")
+    def _silent(self, run: RunContext, heard: Heard) -> Iterator[_Silence]:
+        """A rank misses more than `missed` of its own usual intervals while at least half of the
+        others go on; at the end of a run that died, also more than a kill may have cost it.
+        Critical; a warning if it came back.
+        """
+        flush = self._flush_steps(run)
+        for rank, own in heard.items():
+            usual = int(np.fmax(run.interval, stats.median(np.diff(own))))
+            limit = self.missed * usual
+            gaps = np.flatnonzero(np.diff(own) > limit + usual)[: stats.MOST_EPISODES]
+            backs: list[int | None] = [*own[gaps + 1].tolist(), None]
+            for last, back in zip([*own[gaps].tolist(), int(own[-1])], backs, strict=True):
+                missed = _others_in(heard, rank, last, back or run.last_step + 1)
+                least = limit if back else max(limit, flush)
+                if missed * run.interval > least and not _left(run, rank, last):
+                    yield _Silence(rank, last, back, missed)
+
+    def _flush_steps(self, run: RunContext) -> float:
+        """Rows that a rank may have lost when the run died; 0 where it did not."""
+        pace = run.series("step_time")
+        seconds = float("nan") if pace is None else stats.median(pace.values)
+        return self.flush_seconds / seconds if run.ended and seconds > 0 else 0.0
+
+    @rule("before_end")
+    def _before_end(self, run: RunContext, heard: Heard) -> list[_Silence]:
+        """No rank is silent, but the run ended in a collective time-out and a few ranks lack its
+        very last step: no more than one in eight, or one. Critical.
+        """
+        ends = {rank: int(steps[-1]) for rank, steps in heard.items()}
+        final = max(ends.values())
+        behind = [_Silence(rank, end, None, 1) for rank, end in ends.items() if end < final]
+        few = len(ends) >= self.crowd and len(behind) <= max(1, len(ends) // self.few)
+        return behind if few and _hung(run) else []
+
+    def _finding(
+        self, run: RunContext, group: list[_Silence], variant: str | None, ranks: int
+    ) -> Finding:
+        silent = sorted({item.rank for item in group})
+        last, missed = group[0].last, max(item.missed for item in group)
+        backs = [item.back for item in group if item.back is not None]
+        recovered = len(backs) == len(group)
+        seen = max(backs) - 1 if recovered else run.last_step
+        period = Period(run, min(last + run.interval, run.last_step), seen, recovered)
+        plural = "s" if len(silent) > 1 else ""
+        what = (
+            f"stopped reporting{after(last)} while the others went on"
+            if variant == "silent"
+            else f"lack{'' if plural else 's'} the last step that the others reported, and the run "
+            "hung"
+        )
+        again = f", until step {seen + 1:,}" if recovered else ""
+        note = "last step of the rank, against the last of the run"
+        return finding(
+            self,
+            period,
+            f"Rank{plural} {listed(silent, 8)} of {ranks} {what}{again}: "
+            f"{missed:,} logged step{'s' if missed != 1 else ''} missed.",
+            variant=variant,
+            severity=Severity.WARNING if recovered else Severity.CRITICAL,
+            confidence=0.9 if variant == "silent" else 0.6,
+            evidence=(
+                Evidence("step", last, float(last), float(run.last_step), silent[0], note),
+                Evidence("step", None, float(missed), rank=silent[0], note="steps missed"),
+            ),
+            remedies=(
+                f"read the log and `dmesg` of the machine of rank {silent[0]} around that step",
+                "take stack dumps of all ranks at the next hang (py-spy, the NCCL flight recorder)",
+                "restart without that machine from the last checkpoint",
+            ),
+            ranks=silent,
+        )
 
 
-def _heard(run: RunContext) -> dict[int, stats.IntArray]:
-    """Steps at which each rank reported anything."""
+def _heard(run: RunContext) -> Heard:
     steps: dict[int, list[stats.IntArray]] = {}
     for metric in REPORTED:
         for rank, series in run.rank_series(metric).items():
             steps.setdefault(rank, []).append(series.steps)
-    return {rank: _merged(parts) for rank, parts in sorted(steps.items())}
+    return {rank: all_steps(parts) for rank, parts in sorted(steps.items())}
 
 
-def _merged(parts: list[stats.IntArray]) -> stats.IntArray:
-    first = parts[0]
-    if all(len(part) == len(first) and bool((part == first).all()) for part in parts[1:]):
-        return first
-    return np.unique(np.concatenate(parts))
-
-
-def _interval(steps: stats.IntArray, usual: int) -> int:
-    return max(usual, int(np.median(np.diff(steps)))) if len(steps) > 1 else usual
-
-
-def _others_in(heard: Mapping[int, stats.IntArray], rank: int, last: int, back: int) -> int:
+def _others_in(heard: Heard, rank: int, last: int, back: int) -> int:
     """Steps in between that at least half of the other ranks reported (their median number)."""
-    counts = sorted(
-        int(np.searchsorted(steps, back) - np.searchsorted(steps, last, side="right"))
-        for other, steps in heard.items()
-        if other != rank
+    between = (
+        steps.searchsorted((last + 1, back)) for other, steps in heard.items() if other != rank
     )
-    return counts[len(counts) // 2] if len(counts) > 2 else counts[-1]
+    counts = sorted(int(end - start) for start, end in between)
+    return counts[len(counts) // 2]
 
 
 def _left(run: RunContext, rank: int, last: int) -> bool:
     """Whether the rank is no longer part of the run: a restart with a smaller world."""
-    later = [item for item in run.attempts if (item.first_step or 0) > last]
-    smaller = any(1 < item.world_size <= rank for item in later) or any(
-        item.world_size == 1 and rank > 0 and run.attempts[0].world_size > 1 for item in later
-    )
-    changed = any((event.step or 0) >= last for event in run.events("topology_changed"))
-    return smaller or changed
+    later = [item.world_size for item in run.attempts if (item.first_step or 0) > last]
+    several = any(item.world_size > 1 for item in run.attempts[:1])
+    smaller = any(size <= rank for size in later if size > 1 or several)
+    return smaller or any((event.step or 0) >= last for event in run.events("topology_changed"))
 
 
-def _flush_steps(run: RunContext) -> float:
-    """Rows that a rank may have lost when the run died; 0 where it did not."""
-    pace: Series | None = run.series("step_time")
-    seconds = stats.median(pace.values) if pace is not None else float("nan")
-    return FLUSH_SECONDS / seconds if run.ended and seconds > 0 else 0.0
-
-
-def _before_end(run: RunContext, heard: Mapping[int, stats.IntArray]) -> list[_Silence]:
-    """The few ranks that lack the very last step of a run that hung."""
-    if not any(_hung(event) for event in run.events("crash")):
-        return []
-    ends = {rank: int(steps[-1]) for rank, steps in heard.items()}
-    final = max(ends.values())
-    behind = [rank for rank, end in ends.items() if end < final]
-    if len(ends) < 4 or len(behind) > max(1, len(ends) // 8):
-        return []
-    return [_Silence((rank,), ends[rank], None, 1, at_end=True) for rank in behind]
-
-
-def _hung(event: Event) -> bool:
-    text = f"{event.message} {event.data.get('kind')} {event.data.get('exception')}".lower()
-    return any(word in text for word in HANGS)
-
-
-def _together(found: list[_Silence], interval: int) -> Iterator[_Silence]:
-    """Silences of several ranks that begin together, as one; half of all ranks at most."""
-    groups: list[list[_Silence]] = []
-    for item in sorted(found, key=lambda silence: (silence.last, silence.ranks)):
-        if groups and item.last - groups[-1][0].last <= 2 * interval:
-            groups[-1].append(item)
-        else:
-            groups.append([item])
-    for group in groups:
-        ranks = tuple(sorted({rank for item in group for rank in item.ranks}))
-        backs = [item.back for item in group if item.back is not None]
-        back = max(backs) if len(backs) == len(group) else None
-        missed = max(item.missed for item in group)
-        yield _Silence(ranks, group[0].last, back, missed, at_end=group[0].at_end)
-
-
-def _finding(run: RunContext, silence: _Silence, ranks: int) -> Finding:
-    first = silence.last + run.interval
-    names = ", ".join(map(str, silence.ranks[:8]))
-    many = len(silence.ranks) > 1
-    rest = (
-        f"lack{'' if many else 's'} the last step that the others reported, and the run hung"
-        if silence.at_end
-        else f"stopped reporting after step {silence.last:,} while the others went on"
-    )
-    again = "" if silence.back is None else f", until step {silence.back:,}"
-    recovered = silence.back is not None
-    return Finding(
-        detector="RANK_SILENT",
-        variant="before_end" if silence.at_end else "silent",
-        severity=Severity.WARNING if recovered else Severity.CRITICAL,
-        confidence=0.6 if silence.at_end else 0.9,
-        first_bad_step=min(first, run.last_step),
-        last_bad_step=run.last_step if silence.back is None else silence.back - 1,
-        state="recovered" if recovered else "ended_run" if run.ended else "ongoing",
-        summary=(
-            f"Rank{'s' if many else ''} {names} of {ranks} {rest}{again}: "
-            f"{silence.missed:,} logged step{'s' if silence.missed != 1 else ''} missed."
-        ),
-        evidence=(
-            Evidence(
-                "step",
-                silence.last,
-                float(silence.last),
-                float(run.last_step),
-                rank=silence.ranks[0],
-                note="last step of the rank, against the last of the run",
-            ),
-            Evidence(
-                "step", None, float(silence.missed), rank=silence.ranks[0], note="steps missed"
-            ),
-        ),
-        remedies=(
-            f"read the log and `dmesg` of the machine of rank {silence.ranks[0]} around that step",
-            "take stack dumps of all ranks at the next hang (py-spy, the NCCL flight recorder)",
-            "restart without that machine from the last checkpoint",
-        ),
-        ranks=silence.ranks,
-    )
+def _hung(run: RunContext) -> bool:
+    crashes = run.events("crash")
+    texts = [
+        f"{item.message} {item.data.get('kind')} {item.data.get('exception')}" for item in crashes
+    ]
+    return any(word in text.lower() for text in texts for word in HANGS)
