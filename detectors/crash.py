@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rlprobe.detector import (
-    Attempt,
-    Detector,
-    Event,
-    Evidence,
-    Finding,
-    RunContext,
-    Severity,
-    State,
-)
+from rlprobe.detector import Attempt, Detector, Event, Evidence, Finding, RunContext, Severity, rule
+from rlprobe.rule import Moment, after, finding
 
 DEAD = ("crashed", "killed", "halted", "vanished")
 ON_PURPOSE = ("SIGINT", "interrupted", "KeyboardInterrupt")
@@ -34,9 +26,10 @@ class Crash(Detector):
     How it is computed
         From `crash` and `halted` events and from the way each launch ended. Several reports of one
         launch (the trainer's own, the launcher's) are one finding; the one that names a known kind
-        of failure wins. It has no knobs. A stop from the keyboard is info, a stop by a scheduler's
-        signal a warning. A recording that stops without an end while its process is gone was
-        killed without a word: `kill -9`, the out-of-memory killer, or a machine that went down.
+        of failure wins. It has no knobs. Critical; info where the launch was resumed or stopped
+        from the keyboard, and where the run was told to stop, but a warning if by a scheduler's
+        signal. A recording that stops without an end while its process is gone was killed without
+        a word: `kill -9`, the out-of-memory killer, or a machine that went down.
 
     What to do
         Read the line it quotes, and look at the findings before it: the crash is usually the last
@@ -73,70 +66,64 @@ class Crash(Detector):
         "RESTART_DISCONTINUITY",
     )
 
-    def scan(self, run: RunContext) -> Iterator[Finding]:
-        """One finding per launch that did not end in order."""
-        events = run.events("crash", "halted")
+    @rule("*")
+    def _ended(self, run: RunContext) -> Iterator[Finding]:
+        """Named after the kind of failure where that is known, else `exception`; or after the end:
+        `halted` (told to stop), `killed` (by a signal), `vanished`, `crashed`.
+        """
+        reports = run.events("crash", "halted")
         attempts = {attempt.number: attempt for attempt in run.attempts}
-        numbers = sorted({*attempts, *(event.attempt for event in events)})
+        numbers = sorted({*attempts, *(event.attempt for event in reports)})
         for number in numbers:
-            own = [event for event in events if event.attempt == number]
+            events = [event for event in reports if event.attempt == number]
             attempt = attempts.get(number, Attempt(number, last_step=run.last_step))
-            if own or attempt.ended in DEAD:
-                yield _finding(run, attempt, own, resumed=number != numbers[-1])
+            if events or attempt.ended in DEAD:
+                yield self._finding(run, attempt, events, resumed=number != numbers[-1])
+
+    def _finding(
+        self, run: RunContext, attempt: Attempt, events: Sequence[Event], *, resumed: bool
+    ) -> Finding:
+        report = min(events, key=_vagueness, default=Event(attempt.ended, None))
+        variant = _variant(report)
+        steps = [event.step for event in events if event.step is not None]
+        steps += [] if attempt.last_step is None else [attempt.last_step]
+        last = max(steps, default=run.last_step)
+        who = f"Attempt {attempt.number}" if resumed or attempt.number > 1 else "The run"
+        return finding(
+            self,
+            Moment(last, "recovered" if resumed else "ended_run"),
+            _sentence(who, variant, last, report),
+            variant=variant,
+            severity=Severity.INFO if resumed else _severity(variant, report),
+            confidence=0.9 if variant == "vanished" else 0.99,
+            evidence=_evidence(events, last, attempt.ended),
+            remedies=_remedies(variant, report, resumed=resumed),
+            ranks=sorted({event.rank for event in events if event.rank > 0}),
+        )
 
 
-def _finding(
-    run: RunContext, attempt: Attempt, events: Sequence[Event], *, resumed: bool
-) -> Finding:
-    event = _most_telling(events)
-    variant = _variant(attempt, event)
-    step = _last_step(run, attempt, events)
-    line = _line(event)
-    state: State = "recovered" if resumed else "ended_run"
-    return Finding(
-        detector="CRASH",
-        variant=variant,
-        severity=Severity.INFO if resumed else _severity(variant, event),
-        confidence=0.9 if variant == "vanished" else 0.99,
-        first_bad_step=step,
-        last_bad_step=step,
-        state=state,
-        summary=_sentence(attempt, variant, step, event, line, resumed=resumed),
-        evidence=tuple(_evidence(attempt, events, step)),
-        remedies=_remedies(variant, event, resumed=resumed),
-        ranks=tuple(sorted({event.rank for event in events if event.rank > 0})),
-    )
+def _field(report: Event, name: str) -> str:
+    return str(report.data.get(name) or "").strip()
 
 
-def _most_telling(events: Sequence[Event]) -> Event | None:
-    """A crash before a halt, one of a known kind before one of a bare exception."""
-    if not events:
-        return None
-    vague = ("", "exception", "unknown")
-    return min(
-        events,
-        key=lambda event: (
-            event.kind != "crash",
-            str(event.data.get("kind") or "") in vague,
-            not event.data.get("exception"),
-        ),
-    )
+def _vagueness(event: Event) -> tuple[bool, ...]:
+    """A crash tells more than a halt, one of a known kind more than one of a bare exception."""
+    vague = _field(event, "kind") in ("", "exception", "unknown")
+    return event.kind != "crash", vague, not event.data.get("exception")
 
 
-def _variant(attempt: Attempt, event: Event | None) -> str:
-    if event is None:
-        return attempt.ended if attempt.ended in DEAD else "crashed"
-    if event.kind == "halted":
-        return "halted"
-    kind = str(event.data.get("kind") or "")
+def _variant(report: Event) -> str:
+    if report.kind != "crash":
+        return report.kind
+    kind = _field(report, "kind")
     if kind in ("", "unknown"):
-        return "killed" if event.data.get("signal") else "exception"
+        return "killed" if report.data.get("signal") else "exception"
     return kind
 
 
-def _severity(variant: str, event: Event | None) -> Severity:
-    signal = str(event.data.get("signal") or "") if event else ""
-    text = f"{signal} {event.message} {event.data.get('exception') or ''}" if event else ""
+def _severity(variant: str, report: Event) -> Severity:
+    signal = _field(report, "signal")
+    text = f"{signal} {report.message} {_field(report, 'exception')}"
     if variant == "interrupted" or any(word in text for word in ON_PURPOSE):
         return Severity.INFO
     if variant != "halted":
@@ -144,64 +131,45 @@ def _severity(variant: str, event: Event | None) -> Severity:
     return Severity.WARNING if signal in BY_SCHEDULER else Severity.INFO
 
 
-def _last_step(run: RunContext, attempt: Attempt, events: Sequence[Event]) -> int:
-    known = [event.step for event in events if event.step is not None]
-    if attempt.last_step is not None:
-        known.append(attempt.last_step)
-    return max(known, default=run.last_step)
-
-
-def _line(event: Event | None) -> str:
-    if event is None:
-        return ""
-    exception = str(event.data.get("exception") or "").strip()
-    tail = [str(line).strip() for line in event.data.get("tail") or () if str(line).strip()]
-    text = exception or event.message or (tail[-1] if tail else "")
+def _line(report: Event) -> str:
+    """The most telling line of a report."""
+    tail = [line for item in report.data.get("tail") or () if (line := str(item).strip())]
+    text = _field(report, "exception") or report.message or (tail[-1] if tail else "")
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
-def _sentence(
-    attempt: Attempt, variant: str, step: int, event: Event | None, line: str, *, resumed: bool
-) -> str:
-    who = f"Attempt {attempt.number}" if resumed or attempt.number > 1 else "The run"
+def _sentence(who: str, variant: str, last: int, report: Event) -> str:
     if variant == "vanished":
         return (
-            f"{who} stopped recording after step {step:,} without an end and its process is gone: "
+            f"{who} stopped recording{after(last)} without an end and its process is gone: "
             "kill -9, the out-of-memory killer, or the machine went down."
         )
     how = "was stopped" if variant == "halted" else f"died ({variant.replace('_', ' ')})"
-    meaning = str(event.data.get("meaning") or "") if event else ""
-    said = ": ".join(part for part in (meaning, line) if part)
-    return f"{who} {how} after step {step:,}{f': {said}' if said else ''}."
+    parts = (f"{who} {how}{after(last)}", _field(report, "meaning"), _line(report))
+    return ": ".join(filter(None, parts)) + "."
 
 
-def _evidence(attempt: Attempt, events: Sequence[Event], step: int) -> Iterator[Evidence]:
+def _evidence(events: Sequence[Event], last: int, ended: str) -> Iterator[Evidence]:
     if not events:
-        yield Evidence("event:run_started", step, float(step), note=f"{attempt.ended}; last step")
+        yield Evidence("event:run_started", last, float(last), note=f"{ended}; last step")
     for event in events[:6]:
         code = event.data.get("exit_code")
-        value = float(code) if isinstance(code, int | float) else float(step)
-        what = "exit code" if isinstance(code, int | float) else "last step"
-        yield Evidence(
-            f"event:{event.kind}",
-            event.step,
-            value,
-            rank=event.rank if event.rank >= 0 else None,
-            note=": ".join(part for part in (what, _line(event)) if part),
-        )
+        value, what = (code, "exit code") if isinstance(code, int | float) else (last, "last step")
+        rank = event.rank if event.rank >= 0 else None
+        note = ": ".join(filter(None, (what, _line(event))))
+        yield Evidence(f"event:{event.kind}", event.step, float(value), rank=rank, note=note)
 
 
-def _remedies(variant: str, event: Event | None, *, resumed: bool) -> tuple[str, ...]:
+def _remedies(variant: str, report: Event, *, resumed: bool) -> tuple[str, ...]:
     if resumed:
         return ("nothing now: the run was resumed; compare the metrics across the restart",)
-    own = str(event.data.get("remedy") or "") if event else ""
     if variant == "vanished":
         return (
             "look at the kernel log for the out-of-memory killer, and at the scheduler's log",
             "resume from the last checkpoint",
         )
-    general = (
+    return (
+        _field(report, "remedy"),
         "read the findings before it: a crash is usually the last link of a chain",
         "resume from the last checkpoint once the cause is known",
     )
-    return (own, *general) if own else general

@@ -21,6 +21,7 @@ Everything is an array over a signal's rows (its logged steps) and costs time li
 from rlprobe.rule.episodes import (
     Change,
     Judged,
+    Moment,
     Period,
     Stretch,
     known,
@@ -43,6 +44,7 @@ __all__ = [
     "Best",
     "Change",
     "Judged",
+    "Moment",
     "Past",
     "Period",
     "RankGrid",

@@ -61,6 +61,20 @@ class Period:
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """A single step at which something happened, and what became of the run."""
+
+    first: int
+    state: State
+    metrics: tuple[str, ...] = ()
+
+    @property
+    def last(self) -> int:
+        """The same step."""
+        return self.first
+
+
+@dataclass(frozen=True, slots=True)
 class Stretch:
     """An episode of one signal: rows that are bad, and the rows that lead to them.
 

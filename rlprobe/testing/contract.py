@@ -116,7 +116,7 @@ def case_file_problems(detector: type[Detector], cases: Sequence[Case]) -> Itera
         or any(case.get("not_checked") for case in cases),
     }
     yield from (f"no case file without {what}" for what, there in wanted.items() if not there)
-    for variant in sorted({rule.variant for rule in detector.rules() if rule.variant}):
+    for variant in sorted({rule.variant for rule in detector.rules() if rule.variant} - {"*"}):
         if not any(_wants(case, variant) for case in cases):
             yield f"no case in which '{variant}' fires"
 
@@ -212,7 +212,9 @@ def finding_problems(
     numbers = [item.value for item in finding.evidence]
     numbers += [item.baseline for item in finding.evidence if item.baseline is not None]
     promises = {
-        f"variant '{finding.variant}' is declared by no rule": finding.variant in declared,
+        f"variant '{finding.variant}' is declared by no rule": not declared.isdisjoint(
+            (finding.variant, "*")
+        ),
         "a finding without evidence": bool(finding.evidence),
         "a finding without remedies": bool(finding.remedies),
         "the summary is no sentence in one line": finding.summary.endswith(".")
