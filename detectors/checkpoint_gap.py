@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -15,21 +14,24 @@ from rlprobe.detector import (
     Inconclusive,
     RunContext,
     Severity,
+    fixed,
     knob,
+    rule,
 )
+from rlprobe.rule import Period, finding
 
 NEEDED = ("model", "optimizer", "scheduler", "scaler", "rng", "data_cursor", "mixture")
+CHECKPOINT = "event:checkpoint"
 WORDS = {"rng": "random states", "data_cursor": "data cursor", "scaler": "loss scaler"}
-LEAST_STEPS = 20  # a run so short loses little
 
 
 class CheckpointGap(Detector):
     """There is no checkpoint within reach of a failure, or it lacks what a restart needs.
 
     What it detects
-        A run that died long after its last checkpoint, or without one (`far`); checkpoints that
-        stopped coming (`stopped`); checkpoints that lack a part needed to go on as if nothing had
-        happened: optimizer, scheduler, loss scaler, random states, data cursor (`lacks`).
+        A run that died long after its last checkpoint, or without one; checkpoints that stopped
+        coming; checkpoints that lack a part needed to go on as if nothing had happened: optimizer,
+        scheduler, loss scaler, random states, data cursor.
 
     Why it matters
         The steps since the last good checkpoint are what an incident costs. A checkpoint without
@@ -37,11 +39,9 @@ class CheckpointGap(Detector):
         large.
 
     How it is computed
-        From the recorded checkpoints alone; a run that records none is not judged. The distance
-        from the first known failure (a `nan_detected` event, or the last step of a run that died)
-        to the checkpoint before it, and from the last checkpoint to the end, against `intervals`
-        times the usual distance between checkpoints. Missing parts are those that the checkpoint
-        is known not to hold; they are a warning only where the run failed and has to go back.
+        From the recorded checkpoints alone; a run that records none is not judged. A distance is
+        too long beyond `intervals` times the usual one between checkpoints, if `short_run` steps
+        or more are lost.
 
     What to do
         Save more often than you can afford to lose, keep the last three, and save the whole state.
@@ -63,124 +63,121 @@ class CheckpointGap(Detector):
 
     intervals: float = knob(3, "usual intervals that may lie after a checkpoint", minimum=1)
 
+    short_run = fixed(20, "steps that are no great loss")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """What the last checkpoint lacks, then what lies too far behind it."""
         known = [event for event in run.events("checkpoint") if event.step is not None]
         if not known:
             raise Inconclusive("no checkpoint has a step")
-        steps = sorted({event.step for event in known if event.step is not None})
-        lacking = _lacks(run, known)
-        if lacking is not None:
-            yield lacking
-        failed = _failed_at(run)
-        if failed is not None:
-            yield from self._far(run, steps, failed)
-        else:
-            yield from self._stopped(run, steps)
+        for entry in self.rules():
+            yield from entry.judge(self, run, known)
 
-    def _far(self, run: RunContext, steps: Sequence[int], failed: int) -> Iterator[Finding]:
-        before = [step for step in steps if step < failed]
-        reached = before[-1] if before else run.first_step
-        lost = failed - reached
-        allowed = self.intervals * _usual(steps, run)
-        if lost < LEAST_STEPS or (before and lost <= allowed):
+    @rule("lacks")
+    def _lacks(self, run: RunContext, known: Sequence[Event]) -> Iterator[Finding]:
+        """The last checkpoint is known not to hold a part. Info; a warning where the run failed,
+        has to go back, and model or optimizer are missing.
+        """
+        latest = max(known, key=_step)
+        missing = sorted(_lacking(latest), key=lambda part: [*NEEDED, part].index(part))
+        if not missing:
             return
-        last = f"the last checkpoint is of step {reached:,}" if before else "there is no checkpoint"
-        yield _finding(
-            run,
-            "far",
-            failed,
-            f"When the run failed at step {failed:,}, {last} before it: {lost:,} steps are lost.",
-            Evidence(
-                "event:checkpoint", reached, float(lost), allowed, note="steps since it, at the end"
+        same = [event for event in known if set(_lacking(event)) == set(missing)]
+        failed = _failed_at(run)
+        needed = failed is not None and not {"model", "optimizer"}.isdisjoint(missing)
+        first = failed if failed is not None and needed else min(map(_step, same))
+        parts = ", ".join(WORDS.get(part, part) for part in missing)
+        note = f"parts it lacks: {parts}"
+        yield finding(
+            self,
+            _to_the_end(run, first),
+            f"{len(same)} of {len(known)} checkpoints lack{'s' if len(same) == 1 else ''} {parts}, "
+            f"the last of them that of step {latest.step:,}.",
+            variant="lacks",
+            severity=Severity.WARNING if needed else Severity.INFO,
+            confidence=0.9,
+            evidence=(Evidence(CHECKPOINT, latest.step, float(len(missing)), note=note),),
+            remedies=(
+                "save the whole state: optimizer, scheduler, loss scaler, random states, data "
+                "cursor",
+                "on a restart without the data cursor, move it by hand past the batch that did "
+                "harm",
             ),
         )
 
-    def _stopped(self, run: RunContext, steps: Sequence[int]) -> Iterator[Finding]:
-        if len(steps) < 3:
+    @rule("far")
+    def _far(self, run: RunContext, known: Sequence[Event]) -> Iterator[Finding]:
+        """From the first known failure (a `nan_detected` event, or the last step of a run that
+        died) back to the checkpoint before it, or to the start of the run. A warning.
+        """
+        failed = _failed_at(run)
+        if failed is None:
             return
-        allowed = self.intervals * _usual(steps, run)
-        since = run.last_step - steps[-1]
-        if since > allowed:
-            yield _finding(
-                run,
-                "stopped",
-                steps[-1],
-                f"No checkpoint has been written since step {steps[-1]:,}, {since:,} steps ago; "
-                f"before, there was one every {_usual(steps, run):,.0f}.",
-                Evidence("event:checkpoint", steps[-1], float(since), allowed, note="steps since"),
+        before = [_step(event) for event in known if _step(event) < failed]
+        reached = max(before, default=run.first_step)
+        lost, allowed = failed - reached, self.intervals * _usual(run, known)
+        if lost < self.short_run or (before and lost <= allowed):
+            return
+        last = f"the last checkpoint is of step {reached:,}" if before else "there is no checkpoint"
+        note = "steps since it, at the end"
+        yield finding(
+            self,
+            _to_the_end(run, failed),
+            f"When the run failed at step {failed:,}, {last} before it: {lost:,} steps are lost.",
+            variant="far",
+            confidence=0.9,
+            evidence=(Evidence(CHECKPOINT, reached, float(lost), allowed, note=note),),
+            remedies=(
+                "save more often than you can afford to lose",
+                "write a checkpoint when the first alarm comes, not only on schedule",
+            ),
+        )
+
+    @rule("stopped")
+    def _stopped(self, run: RunContext, known: Sequence[Event]) -> Iterator[Finding]:
+        """The run has not failed, and goes on without a checkpoint after there had been three. A
+        warning.
+        """
+        last, usual = max(map(_step, known)), _usual(run, known)
+        since, allowed = run.last_step - last, self.intervals * usual
+        several = len(set(map(_step, known))) >= 3
+        if _failed_at(run) is None and several and since > allowed:
+            yield finding(
+                self,
+                _to_the_end(run, last),
+                f"No checkpoint has been written since step {last:,}, {since:,} steps ago; before, "
+                f"there was one every {usual:,.0f}.",
+                variant="stopped",
+                confidence=0.9,
+                evidence=(Evidence(CHECKPOINT, last, float(since), allowed, note="steps since"),),
+                remedies=(
+                    "look at the disk (full? quota?) and at the log of the last save",
+                    "write a checkpoint now",
+                ),
             )
 
 
-def _usual(steps: Sequence[int], run: RunContext) -> float:
-    gaps = [later - earlier for earlier, later in itertools.pairwise(steps)]
-    return float(np.median(gaps)) if gaps else float(max(steps[0] - run.first_step + 1, 1))
+def _step(checkpoint: Event) -> int:
+    return checkpoint.step or 0
+
+
+def _lacking(checkpoint: Event) -> list[str]:
+    return [str(part) for part in checkpoint.data.get("lacks") or ()]
+
+
+def _usual(run: RunContext, known: Sequence[Event]) -> float:
+    """The usual distance between checkpoints."""
+    steps = sorted(set(map(_step, known)))
+    if len(steps) == 1:
+        return max(steps[0] - run.first_step + 1.0, 1.0)
+    return float(np.median(np.diff(steps)))
 
 
 def _failed_at(run: RunContext) -> int | None:
     """The first step at which the run is known to have been broken."""
     broken = [event.step for event in run.events("nan_detected") if event.step is not None]
-    if run.ended:
-        broken.append(run.last_step)
-    return min(broken, default=None)
+    return min([*broken, run.last_step] if run.ended else broken, default=None)
 
 
-def _lacks(run: RunContext, known: Sequence[Event]) -> Finding | None:
-    event = max(known, key=lambda item: item.step or 0)
-    named = [str(part) for part in event.data.get("lacks") or ()]
-    missing = [part for part in NEEDED if part in named] + [p for p in named if p not in NEEDED]
-    if not missing:
-        return None
-    same = [item for item in known if set(map(str, item.data.get("lacks") or ())) == set(named)]
-    failed = _failed_at(run)
-    told = ", ".join(WORDS.get(part, part) for part in missing)
-    needed = failed is not None and bool({"model", "optimizer"} & set(missing))
-    return _finding(
-        run,
-        "lacks",
-        failed if failed is not None and needed else min(item.step or 0 for item in same),
-        f"{len(same)} of {len(known)} checkpoints lack{'s' if len(same) == 1 else ''} {told}, "
-        f"the last of them that of step {event.step:,}.",
-        Evidence(
-            "event:checkpoint", event.step, float(len(missing)), note=f"parts it lacks: {told}"
-        ),
-        Severity.WARNING if needed else Severity.INFO,
-    )
-
-
-def _finding(
-    run: RunContext,
-    variant: str,
-    first: int,
-    summary: str,
-    evidence: Evidence,
-    severity: Severity = Severity.WARNING,
-) -> Finding:
-    return Finding(
-        detector="CHECKPOINT_GAP",
-        variant=variant,
-        severity=severity,
-        confidence=0.9,
-        first_bad_step=min(first, run.last_step),
-        last_bad_step=run.last_step,
-        state="ended_run" if run.ended else "ongoing",
-        summary=summary,
-        evidence=(evidence,),
-        remedies=_REMEDIES[variant],
-    )
-
-
-_REMEDIES = {
-    "lacks": (
-        "save the whole state: optimizer, scheduler, loss scaler, random states, data cursor",
-        "on a restart without the data cursor, move it by hand past the batch that did harm",
-    ),
-    "far": (
-        "save more often than you can afford to lose",
-        "write a checkpoint when the first alarm comes, not only on schedule",
-    ),
-    "stopped": (
-        "look at the disk (full? quota?) and at the log of the last save",
-        "write a checkpoint now",
-    ),
-}
+def _to_the_end(run: RunContext, first: int) -> Period:
+    return Period(run, min(first, run.last_step), run.last_step, recovered=False)
