@@ -40,8 +40,7 @@ class CheckpointGap(Detector):
 
     How it is computed
         From the recorded checkpoints alone; a run that records none is not judged. A distance is
-        too long beyond `intervals` times the usual one between checkpoints, if `short_run` steps
-        or more are lost.
+        too long beyond `intervals` times the usual one between checkpoints.
 
     What to do
         Save more often than you can afford to lose, keep the last three, and save the whole state.
@@ -108,7 +107,8 @@ class CheckpointGap(Detector):
     @rule("far")
     def _far(self, run: RunContext, known: Sequence[Event]) -> Iterator[Finding]:
         """From the first known failure (a `nan_detected` event, or the last step of a run that
-        died) back to the checkpoint before it, or to the start of the run. A warning.
+        died) back to the checkpoint before it, or to the start of the run if there is none; at
+        least `short_run` steps. A warning.
         """
         failed = _failed_at(run)
         if failed is None:

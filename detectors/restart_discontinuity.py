@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,40 +16,34 @@ from rlprobe.detector import (
     Inconclusive,
     RunContext,
     Severity,
+    fixed,
     knob,
+    rule,
+)
+from rlprobe.rule import (
+    Moment,
+    Period,
+    Signal,
+    Stretch,
+    finding,
+    number,
+    restarts,
+    stretch_from,
 )
 
-LOGS = ("grad_norm", "kl_mean", "entropy", "completion_length_mean")
-PLAIN = ("loss", "reward_mean")
-LOOP = 3  # launches from one step that are a loop
-BEFORE, AFTER = 50, 3  # rows that are compared across a restart
-LEAST_BEFORE = 8
-LEAST_SIGMA = 0.005  # of the level
-LEAST_LOG_SIGMA = 0.1
-LR_STEP = 1.5  # times the last learning rate, where a schedule moves by a few percent
-SCALE_STEP = 8.0  # a loss scale moves by factors of two
-EQUAL = 0.9  # launches so nearly of equal length are separate runs, not restarts of one
-PART = {
+PART = {  # of the state, that is missing when this metric jumps
     "lr": "scheduler",
     "loss_scale": "loss scaler",
     "tokens_seen": "counters",
     "grad_norm": "optimizer state",
-    "loss": "weights or optimizer state",
-    "reward_mean": "weights or data cursor",
     "kl_mean": "reference model or weights",
     "entropy": "weights or sampling settings",
     "completion_length_mean": "data cursor or sampling settings",
+    "loss": "weights or optimizer state",
+    "reward_mean": "weights or data cursor",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Jump:
-    """One metric on both sides of a restart."""
-
-    metric: str
-    step: int
-    before: float
-    after: float
+EXACT = ("lr", "loss_scale", "tokens_seen")  # without noise
+PLAIN = ("loss", "reward_mean")  # not compared by ratio
 
 
 class RestartDiscontinuity(Detector):
@@ -58,9 +51,9 @@ class RestartDiscontinuity(Detector):
 
     What it detects
         A jump of the learning rate, the loss, the gradient norm, the reward, the loss scale or the
-        token count from the last rows before a restart to the first rows after it (`jump`); a
-        launch that begins again before everything an earlier one had reached (`from_scratch`); and
-        three or more launches from one step (`loop`).
+        token count from the last rows before a restart to the first rows after it; a launch that
+        begins again before everything an earlier one had reached; and launches from one step
+        again and again.
 
     Why it matters
         Weights alone are not the state. Without the optimizer's moments the first updates are too
@@ -69,9 +62,13 @@ class RestartDiscontinuity(Detector):
 
     How it is computed
         At each restart (a launch, a `resumed` event, or steps that go back in a foreign log), the
-        first three rows are compared with up to fifty before it: `sigma` robust standard deviations
-        for metrics with noise, a factor of 1.5 for a learning rate that otherwise moves smoothly, a
-        factor of eight for a loss scale, any step back for the token count.
+        first three rows are compared with up to fifty before it. A learning rate must leave its
+        last value by a factor of 1.5, and by three times its largest step before; a loss scale must
+        rise eightfold; a token count must go back. Of metrics with noise, the first row must be off
+        by `sigma` robust standard deviations, and most by three, on the same side; loss and reward
+        are compared with the last ten rows, as to their level, and the last twenty, as to their
+        scatter. Four launches or more, each but the first with a later first step than the one
+        before it, are two counters in one file and no restarts.
 
     What to do
         Save and load optimizer, scheduler, scaler, random states and the data cursor with the
@@ -79,7 +76,7 @@ class RestartDiscontinuity(Detector):
 
     When it is wrong
         A restart on purpose with other settings jumps on purpose. Several complete runs logged into
-        one place are not restarts; launches of nearly equal length are only info.
+        one place are not restarts; launches of nearly equal length are no loop, and only info.
 
     References
         BigScience, BLOOM chronicles (2022), on restarts. Zhang et al., OPT logbook (2022).
@@ -91,221 +88,182 @@ class RestartDiscontinuity(Detector):
 
     sigma: float = knob(8, "robust standard deviations that are a jump", minimum=3)
 
-    def scan(self, run: RunContext) -> Iterator[Finding]:
-        """Launches that got nowhere, then one finding per restart with a jump."""
-        yield from _launches(run)
+    looped = fixed(3, "launches from one step that are a loop")
+    before = fixed(50, "rows before a restart")
+    after = fixed(3, "rows after it")
+    least_before = fixed(8, "rows before a restart that a metric with noise needs")
+    least_std = fixed(0.005, "of the level: no loss or reward is steadier")
+    least_log_std = fixed(0.1, "of the logarithm: none of the other metrics is steadier")
+    lr_step = fixed(1.5, "times the last learning rate, where a schedule moves by a few percent")
+    scale_step = fixed(8.0, "times the last loss scale, which moves by factors of two")
+    equal = fixed(0.9, "of the longest: launches so long are separate runs, not restarts of one")
+
+    @rule("loop")
+    def _loop(self, run: RunContext) -> Iterator[Finding]:
+        """Three launches or more began at one step, and did not get equally far. A warning."""
+        launches = self._looping(run)
+        if launches:
+            reached = max(item.last_step or 0 for item in launches[:-1])
+            yield self._launched(
+                run,
+                launches,
+                "loop",
+                f"{len(launches)} launches began at step {launches[-1].first_step:,}, and the ones "
+                f"before the last got to step {reached:,} at most: nothing is carried over.",
+            )
+
+    @rule("from_scratch")
+    def _from_scratch(self, run: RunContext) -> Iterator[Finding]:
+        """A launch began where the first one had, although the one before it had got further and
+        had not completed. A warning; info where both are about equally long.
+        """
+        launches = [] if self._looping(run) else _launches(run)
+        for earlier, later in itertools.pairwise(launches):
+            begun, reached = later.first_step or 0, earlier.last_step or 0
+            again = begun <= (launches[0].first_step or 0)
+            if again and reached - begun >= 2 and earlier.ended != "completed":
+                yield self._launched(
+                    run,
+                    [earlier, later],
+                    "from_scratch",
+                    f"Launch {later.number} began at step {begun:,} again although the one before "
+                    f"had reached step {reached:,}: nothing was restored.",
+                )
+
+    @rule("jump")
+    def _jump(self, run: RunContext) -> Iterator[Finding]:
+        """A metric jumps at a restart. A warning; info if only loss scale or token count do."""
+        signals = [signal for name in PART if (signal := Signal.logged(run, name)) is not None]
+        noisy = [signal for signal in signals if signal.metric not in EXACT]
         short = False
-        for step in _restarts(run):
-            jumps = list(self._jumps(run, step))
-            short |= not _enough(run, step)
+        steps = [] if _two_counters(run) else restarts(run)[:100]
+        for step in [step for step in steps if step <= run.last_step]:
+            first_rows = (self._first_rows(signal, step) for signal in signals)
+            jumps = [rows for rows in first_rows if self._jumped(rows)]
             if jumps:
-                yield _finding(run, step, jumps)
+                yield self._finding(run, step, jumps)
+            rows = [int(np.searchsorted(signal.steps, step)) for signal in noisy]
+            short |= bool(noisy) and max(rows) < self.least_before
         if short:
             raise Inconclusive("too few rows before a restart to compare with")
 
-    def _jumps(self, run: RunContext, step: int) -> Iterator[_Jump]:
-        for metric, jumped in self._rules():
-            series = run.series(metric)
-            if series is None:
-                continue
-            cut = int(np.searchsorted(series.steps, step))
-            before = stats.finite(series.values[max(0, cut - BEFORE) : cut])
-            after = stats.finite(series.values[cut : cut + AFTER])
-            before, after = before[np.isfinite(before)], after[np.isfinite(after)]
-            if len(before) and len(after) and jumped(before, after):
-                usual = before[-1] if metric in ("lr", "loss_scale", "tokens_seen") else None
-                level = float(stats.median(before) if usual is None else usual)
-                yield _Jump(metric, int(series.steps[cut]), level, float(after[0]))
+    def _first_rows(self, signal: Signal, step: int) -> Stretch:
+        row = int(np.searchsorted(signal.steps, step))
+        return stretch_from(signal, row, row + self.after - 1)
 
-    def _rules(self) -> Iterator[tuple[str, Callable[[stats.FloatArray, stats.FloatArray], bool]]]:
-        yield "lr", _lr_jumped
-        yield "loss_scale", _scale_jumped
-        yield "tokens_seen", _went_back
-        for metric in LOGS:
-            yield metric, self._log_jumped
-        for metric in PLAIN:
-            yield metric, self._plain_jumped
+    def _jumped(self, rows: Stretch) -> bool:
+        metric, after = rows.signal.metric, rows.values
+        before = rows.signal.values[max(0, rows.start - self.before) : rows.start]
+        if not len(before) or not len(after):
+            return False
+        if metric == "lr":
+            moves = np.abs(np.diff(stats.logs(np.append(before, after[0]), 1e-12)))
+            return bool(moves[-1] > max(np.log(self.lr_step), 3 * moves[:-1].max(initial=0)))
+        if metric == "loss_scale":
+            return bool(after[0] >= self.scale_step * before[-1] > 0)
+        if metric == "tokens_seen":
+            return bool(after[0] < before[-1])
+        return len(before) >= self.least_before and self._off(metric, before, after)
 
-    def _log_jumped(self, before: stats.FloatArray, after: stats.FloatArray) -> bool:
-        logs = stats.logs(before, 1e-9)
-        sigma = max(stats.robust_std(logs), LEAST_LOG_SIGMA)
-        off = (stats.logs(after, 1e-9) - stats.median(logs)) / sigma
-        return len(before) >= LEAST_BEFORE and self._off(off)
-
-    def _plain_jumped(self, before: stats.FloatArray, after: stats.FloatArray) -> bool:
-        level = stats.median(before[-10:])
-        sigma = max(stats.robust_std(before[-20:]), LEAST_SIGMA * abs(level), 1e-3)
-        return len(before) >= LEAST_BEFORE and self._off((after - level) / sigma)
-
-    def _off(self, z: stats.FloatArray) -> bool:
+    def _off(self, metric: str, before: stats.FloatArray, after: stats.FloatArray) -> bool:
         """The first row is off, and the rows after it lie on the same side."""
-        same_side = np.abs(z) * np.sign(z[0]) == z
-        return bool(abs(z[0]) >= self.sigma and stats.median(np.where(same_side, np.abs(z), 0)) > 3)
+        if metric in PLAIN:
+            level = stats.median(before[-10:])
+            std = max(stats.robust_std(before[-20:]), self.least_std * abs(level), 1e-3)
+        else:
+            before, after = stats.logs(before, 1e-9), stats.logs(after, 1e-9)
+            level, std = stats.median(before), max(stats.robust_std(before), self.least_log_std)
+        z = (after - level) / std
+        z *= np.sign(z[0])
+        return bool(z[0] >= self.sigma and stats.median(np.maximum(z, 0)) > 3)
+
+    def _level(self, rows: Stretch) -> float:
+        exact = rows.signal.metric in EXACT
+        return float(rows.signal.values[rows.start - 1]) if exact else rows.before(self.before)
+
+    def _looping(self, run: RunContext) -> list[Attempt]:
+        """The launches from the step that most began at, if they are a loop."""
+        launches = _launches(run)
+        firsts = [item.first_step for item in launches]
+        often = max(firsts, key=firsts.count, default=None)
+        same = [item for item in launches if item.first_step == often]
+        return same if len(same) >= self.looped and not self._alike(same) else []
+
+    def _alike(self, launches: Sequence[Attempt]) -> bool:
+        """Launches that got equally far, more than a few steps: separate runs in one place."""
+        lengths = [(item.last_step or 0) - (item.first_step or 0) + 1 for item in launches]
+        return min(lengths) >= max(10, self.equal * max(lengths))
+
+    def _finding(self, run: RunContext, step: int, jumps: Sequence[Stretch]) -> Finding:
+        first = min(rows.first for rows in jumps)
+        last = max(first, self._settled(jumps[0]))
+        metrics = tuple(rows.signal.metric for rows in jumps)
+        parts = list(dict.fromkeys(PART[metric] for metric in metrics))
+        changes = ", ".join(
+            f"{rows.signal.metric} {number(self._level(rows))} -> {number(rows.onset)}"
+            for rows in jumps
+        )
+        only_counters = {"loss_scale", "tokens_seen"}.issuperset(metrics)
+        return finding(
+            self,
+            Period(run, first, last, last < run.last_step, metrics),
+            f"At the restart of step {step:,}: {changes}; not restored, it seems: {parts[0]}.",
+            variant="jump",
+            severity=Severity.INFO if only_counters else Severity.WARNING,
+            confidence=0.9 if len(jumps) > 1 else 0.75,
+            evidence=(rows.at_onset(self._level(rows), "first row after it") for rows in jumps),
+            remedies=(
+                f"check that the checkpoint holds, and the restart loads: {', '.join(parts)}",
+                f"go back to the checkpoint of step {step:,} and restart with the whole state",
+                "compare the first loss after a restart with the last one before it, automatically",
+            ),
+        )
+
+    def _settled(self, jump: Stretch) -> int:
+        """Step of the last row that is nearer to the jump than to the level before it."""
+        signal, level = jump.signal, self._level(jump)
+        if signal.metric == "tokens_seen":
+            return jump.first
+        distance = np.abs(signal.values[jump.start :] - level)
+        back = np.flatnonzero(distance < abs(jump.onset - level) / 2)
+        if not len(back):
+            return signal.run.last_step
+        return int(signal.steps[jump.start + max(0, int(back[0]) - 1)])
+
+    def _launched(
+        self, run: RunContext, launches: Sequence[Attempt], variant: str, sentence: str
+    ) -> Finding:
+        step = max(launches[-1].first_step or 0, run.first_step)
+        apart = variant == "from_scratch" and self._alike(launches)
+        return finding(
+            self,
+            Moment(step, "recovered" if step < run.last_step else "ongoing"),
+            sentence,
+            variant=variant,
+            severity=Severity.INFO if apart else Severity.WARNING,
+            confidence=0.7,
+            evidence=map(_launch, launches[-8:]),
+            remedies=(
+                "resume from a checkpoint, or record a new attempt as a run of its own",
+                "check where checkpoints are written, and that the launcher passes the resume flag",
+                "find out why the earlier launch ended: its own log, the exit code, the scheduler",
+            ),
+        )
 
 
-def _lr_jumped(before: stats.FloatArray, after: stats.FloatArray) -> bool:
-    rates = stats.logs(before, 1e-12)
-    usual = float(np.abs(np.diff(rates)).max()) if len(rates) > 1 else 0.0
-    step = abs(float(stats.logs(after[:1], 1e-12)[0] - rates[-1]))
-    return step > max(float(np.log(LR_STEP)), 3 * usual)
-
-
-def _scale_jumped(before: stats.FloatArray, after: stats.FloatArray) -> bool:
-    return bool(after[0] >= SCALE_STEP * before[-1] > 0)
-
-
-def _went_back(before: stats.FloatArray, after: stats.FloatArray) -> bool:
-    return bool(after[0] < before[-1])
-
-
-# --- restarts -------------------------------------------------------------------------------------
-
-
-def _restarts(run: RunContext) -> list[int]:
-    """Steps at which a launch took over, ascending."""
-    if _interleaved(run.attempts):
-        return []
-    launches = [attempt.first_step for attempt in run.attempts if attempt.number > 1]
-    resumed = [event.step for event in run.events("resumed")]
-    steps = {step for step in (*launches, *resumed) if step is not None}
-    return sorted(step for step in steps if run.first_step < step <= run.last_step)[:100]
-
-
-def _enough(run: RunContext, step: int) -> bool:
-    known = [run.series(metric) for metric in (*PLAIN, *LOGS)]
-    rows = [int(np.searchsorted(item.steps, step)) for item in known if item is not None]
-    return not rows or max(rows) >= LEAST_BEFORE
-
-
-def _launches(run: RunContext) -> Iterator[Finding]:
-    """Launches that began where others had begun."""
+def _launches(run: RunContext) -> list[Attempt]:
     known = [item for item in run.attempts if item.first_step is not None]
-    if len(known) < 2 or _interleaved(known):
-        return
-    looped = _loop(known)
-    if looped:
-        yield _launched(run, looped, "loop")
-        return
-    for before, after in itertools.pairwise(known):
-        if _from_scratch(before, after, known[0]):
-            yield _launched(run, [before, after], "from_scratch")
+    return [] if _two_counters(run) else known
 
 
-def _interleaved(known: Sequence[Attempt]) -> bool:
+def _two_counters(run: RunContext) -> bool:
     """Steps that go back again and again without a takeover: two counters in one file."""
-    firsts = [item.first_step or 0 for item in known]
-    return len(known) > 3 and all(
-        later > earlier for earlier, later in itertools.pairwise(firsts[1:])
-    )
+    firsts = [item.first_step or 0 for item in run.attempts]
+    later = itertools.pairwise(firsts[1:])
+    return len(firsts) > 3 and all(one < two for one, two in later)
 
 
-def _loop(known: Sequence[Attempt]) -> list[Attempt]:
-    """The launches from the step that most began at, if they are a loop."""
-    firsts = [item.first_step for item in known]
-    often = max(firsts, key=firsts.count)
-    same = [item for item in known if item.first_step == often]
-    return same if len(same) >= LOOP and not _alike(same) else []
-
-
-def _alike(launches: Sequence[Attempt]) -> bool:
-    """Launches that got equally far, more than a few steps: separate runs in one place."""
-    lengths = [_length(item) for item in launches]
-    return min(lengths) >= max(10, EQUAL * max(lengths))
-
-
-def _length(item: Attempt) -> int:
-    return (item.last_step or 0) - (item.first_step or 0) + 1
-
-
-def _from_scratch(before: Attempt, after: Attempt, first: Attempt) -> bool:
-    begun = after.first_step or 0
-    lost = (before.last_step or 0) - begun
-    return begun <= (first.first_step or 0) and lost >= 2 and before.ended != "completed"
-
-
-# --- words ----------------------------------------------------------------------------------------
-
-
-def _finding(run: RunContext, step: int, jumps: list[_Jump]) -> Finding:
-    said = ", ".join(
-        f"{jump.metric} {stats.number(jump.before)} -> {stats.number(jump.after)}" for jump in jumps
-    )
-    parts = list(dict.fromkeys(PART[jump.metric] for jump in jumps))
-    first = min(jump.step for jump in jumps)
-    last = max(first, _settled(run, jumps[0]))
-    over = last < run.last_step
-    only_scale = {jump.metric for jump in jumps} <= {"loss_scale", "tokens_seen"}
-    return Finding(
-        detector="RESTART_DISCONTINUITY",
-        variant="jump",
-        severity=Severity.INFO if only_scale else Severity.WARNING,
-        confidence=0.9 if len(jumps) > 1 else 0.75,
-        first_bad_step=first,
-        last_bad_step=last,
-        state="recovered" if over else "ended_run" if run.ended else "ongoing",
-        summary=f"At the restart of step {step:,}: {said}; not restored, it seems: {parts[0]}.",
-        evidence=tuple(
-            Evidence(jump.metric, jump.step, jump.after, jump.before, note="first row after it")
-            for jump in jumps
-        ),
-        remedies=(
-            f"check that the checkpoint holds, and the restart loads: {', '.join(parts)}",
-            f"go back to the checkpoint of step {step:,} and restart with the whole state",
-            "compare the first loss after a restart with the last one before it, automatically",
-        ),
-        metrics=tuple(jump.metric for jump in jumps),
-    )
-
-
-def _settled(run: RunContext, jump: _Jump) -> int:
-    """Last row that is nearer to the jump than to the level before it."""
-    series = run.series(jump.metric)
-    if series is None or jump.metric == "tokens_seen":
-        return jump.step
-    later = series.steps >= jump.step
-    steps, values = series.steps[later], stats.finite(series.values[later])
-    near = np.abs(values - jump.before) < 0.5 * abs(jump.after - jump.before)
-    back = np.flatnonzero(near)
-    if not len(back):
-        return run.last_step
-    return int(steps[max(0, int(back[0]) - 1)])
-
-
-def _launched(run: RunContext, launches: list[Attempt], variant: str) -> Finding:
-    again = launches[-1]
-    step = max(again.first_step or 0, run.first_step)
-    reached = max(item.last_step or 0 for item in launches[:-1])
-    loop = variant == "loop"
-    said = (
-        f"{len(launches)} launches began at step {again.first_step:,}, and the ones before the "
-        f"last got to step {reached:,} at most: nothing is carried over."
-        if loop
-        else f"Launch {again.number} began at step {again.first_step:,} again although the one "
-        f"before had reached step {reached:,}: nothing was restored."
-    )
-    apart = not loop and _alike(launches)
-    return Finding(
-        detector="RESTART_DISCONTINUITY",
-        variant=variant,
-        severity=Severity.INFO if apart else Severity.WARNING,
-        confidence=0.7,
-        first_bad_step=step,
-        last_bad_step=step,
-        state="recovered" if step < run.last_step else "ongoing",
-        summary=said,
-        evidence=tuple(
-            Evidence(
-                "event:resumed",
-                item.first_step,
-                float(item.last_step or 0),
-                float(item.first_step or 0),
-                note=f"last step of launch {item.number}, against its first",
-            )
-            for item in launches[-8:]
-        ),
-        remedies=(
-            "resume from a checkpoint, or record a new attempt as a run of its own",
-            "check where checkpoints are written, and that the launcher passes the resume flag",
-            "find out why the earlier launch ended: its own log, the exit code, the scheduler",
-        ),
-    )
+def _launch(item: Attempt) -> Evidence:
+    first, last = item.first_step or 0, item.last_step or 0
+    note = f"last step of launch {item.number}, against its first"
+    return Evidence("event:resumed", first, float(last), float(first), note=note)
