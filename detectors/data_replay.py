@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+import numpy as np
+
+from rlprobe import stats
 from rlprobe.detector import (
     Detector,
     Evidence,
@@ -12,14 +17,11 @@ from rlprobe.detector import (
     Inconclusive,
     RunContext,
     Severity,
+    fixed,
     knob,
+    rule,
 )
-
-MOST_BEFORE = 64  # sampled steps that are read before a restart: the first and the last of them
-MOST_AFTER = 12  # and after it
-LEAST_STEPS = 2  # of them that must repeat
-NEW = 0.2  # share of known prompts up to which a run had seen mostly new ones
-NEAR_EPOCH = 0.02  # of an epoch
+from rlprobe.rule import SINCE, Period, finding, restarts
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +33,28 @@ class _Batch:
     samples: tuple[str, ...]
 
 
+Batches: TypeAlias = "Sequence[_Batch]"
+
+
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """A batch after a restart and the earlier batch that it shares most prompts with."""
+    """A batch after a restart and a known batch that may be the same."""
 
     batch: _Batch
     source: _Batch
-    share: float
+
+    @property
+    def share(self) -> float:
+        """Share of its prompts that the known batch has."""
+        return len(self.batch.prompts & self.source.prompts) / len(self.batch.prompts)
 
 
 class DataReplay(Detector):
     """After a restart the same prompts come again, or the batch that did harm was left out.
 
     What it detects
-        Batches after a restart whose prompts had been trained on before it (`replayed`), and
-        batches that are ahead of where the data should be, so that some were left out (`skipped`).
+        Batches after a restart whose prompts had been trained on before it, and batches that are
+        ahead of where the data should be, so that some were left out.
 
     Why it matters
         Without the data cursor a restart trains on the first prompts a second time and never sees
@@ -53,10 +62,9 @@ class DataReplay(Detector):
         again; if it was left out in silence, nobody knows that the run is not comparable.
 
     How it is computed
-        From the prompts of recorded rollouts. After each restart, the share of prompts that had
-        been seen before it is compared with the same share before the restart: a run that met new
-        prompts until then, and now meets at least `share` known ones on several steps, replays. An
-        earlier launch that had got further tells which batch belongs to which step.
+        From the prompts of recorded rollouts: each batch after a restart is compared with the known
+        batch that it shares most prompts with. A run that had met known prompts before its restart,
+        too, or restarts at the end of an epoch, is passed over.
 
     What to do
         Save the data cursor with the checkpoint, and move it past a batch on purpose, in the log.
@@ -77,65 +85,105 @@ class DataReplay(Detector):
 
     share: float = knob(0.5, "share of known prompts that is a replay", minimum=0.1, maximum=1)
 
+    most_before = fixed(64, "recorded steps that are read before a restart: the first and the last")
+    most_after = fixed(12, "recorded steps that are read after it")
+    least_steps = fixed(2, "recorded steps that must repeat, and that must be there on either side")
+    new = fixed(0.2, "mean share of known prompts up to which a run had met mostly new ones")
+    near_epoch = fixed(0.02, "of an epoch: a restart so close to its end begins the data again")
+
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per restart after which prompts come again."""
-        steps = run.sample_steps()
-        doubt = ""
-        for restart in _restarts(run):
-            before = _batches(run, _ends([step for step in steps if step < restart]))
-            after = _batches(run, [step for step in steps if step >= restart][:MOST_AFTER])
-            ahead = _left_over(run, restart, steps)
-            if len(before) < LEAST_STEPS or len(after) < LEAST_STEPS:
-                doubt = "too few recorded rollouts around a restart"
-                continue
-            if _repeats(before) > NEW or _new_epoch(run, restart):
-                continue
-            found = self._matches(after, before)
-            if len(found) >= LEAST_STEPS:
-                yield _finding(run, restart, found, "replayed")
-            skipped = self._matches(after[:1], ahead)
-            if skipped and not found and skipped[0].source.step > after[0].step:
-                yield _finding(run, restart, skipped, "skipped")
-        if doubt:
-            raise Inconclusive(doubt)
+        steps, half = run.sample_steps(), self.most_before // 2
+        short = False
+        for restart in restarts(run)[:20]:
+            earlier = [step for step in steps if step < restart]
+            before = _batches(run, [*earlier[:half], *earlier[half:][-half:]])
+            after = _batches(run, [step for step in steps if step >= restart][: self.most_after])
+            if min(len(before), len(after)) < self.least_steps:
+                short = True
+            elif _repeats(before) <= self.new and not self._new_epoch(run, restart):
+                ahead = _left_over(run, restart, self.most_before)
+                for entry in self.rules():
+                    if matches := entry.judge(self, before, after, ahead):
+                        yield self._finding(run, restart, matches, entry.variant)
+        if short:
+            raise Inconclusive("too few recorded rollouts around a restart")
 
-    def _matches(self, after: list[_Batch], known: list[_Batch]) -> list[_Match]:
-        return [
-            match for batch in after for match in _best(batch, known) if match.share >= self.share
-        ]
+    @rule("replayed")
+    def _replayed(self, before: Batches, after: Batches, ahead: Batches) -> list[_Match]:
+        """At least `share` of the prompts of several batches had been seen before the restart. A
+        warning.
+        """
+        matches = self._matches(after, before)
+        return matches if len(matches) >= self.least_steps else []
+
+    @rule("skipped")
+    def _skipped(self, before: Batches, after: Batches, ahead: Batches) -> list[_Match]:
+        """No batch comes again, and the first one has `share` of the prompts of a later step, which
+        an earlier launch that had got further tells. A warning.
+        """
+        matches = [] if self._matches(after, before) else self._matches(after[:1], ahead)
+        return [match for match in matches if match.source.step > match.batch.step]
+
+    def _new_epoch(self, run: RunContext, restart: int) -> bool:
+        """Whether the restart is at the end of an epoch."""
+        near = np.array([restart - run.interval, restart])
+        logged = stats.at_steps(run.series("epoch"), near)
+        done = next((value for value in logged.tolist() if not math.isnan(value)), 0.5)
+        return min(done % 1, 1 - done % 1) <= self.near_epoch and done >= 1 - self.near_epoch
+
+    def _matches(self, after: Batches, known: Batches) -> list[_Match]:
+        """Batches that have enough in common with a known one, each with the first closest."""
+        pairs = ([_Match(batch, source) for source in known] for batch in after if known)
+        nearest = (
+            max(of_batch, key=lambda pair: (pair.share, -pair.source.step)) for of_batch in pairs
+        )
+        return [match for match in nearest if match.share >= self.share]
+
+    def _finding(
+        self, run: RunContext, restart: int, matches: list[_Match], variant: str | None
+    ) -> Finding:
+        first, last = matches[0], matches[-1].batch.step
+        step, source = first.batch.step, first.source.step
+        what = (
+            f"prompts of step {source:,} on come again{SINCE}, on {len(matches):,} recorded steps"
+            if variant == "replayed"
+            else f"step {step:,} has the prompts that belong to step {source:,}: "
+            f"{source - step:,} batches were left out"
+        )
+        note = "share of its prompts that step {:,} had"
+        return finding(
+            self,
+            Period(run, step, last, recovered=last < run.last_step),
+            f"After the restart at step {restart:,}, {what}.",
+            variant=variant,
+            confidence=0.85,
+            evidence=(
+                Evidence("samples", m.batch.step, m.share, note=note.format(m.source.step))
+                for m in matches[:5]
+            ),
+            remedies=(
+                "save and restore the data cursor with the checkpoint",
+                "if a batch did the harm, leave it out on purpose and write that down",
+            ),
+            samples=(*first.batch.samples[:8], *first.source.samples[:8]),
+        )
 
 
-def _restarts(run: RunContext) -> list[int]:
-    launches = [attempt.first_step for attempt in run.attempts if attempt.number > 1]
-    resumed = [event.step for event in run.events("resumed")]
-    steps = {step for step in (*launches, *resumed) if step is not None}
-    return sorted(step for step in steps if step > run.first_step)[:20]
-
-
-def _ends(steps: list[int]) -> list[int]:
-    """The first and the last of many steps."""
-    half = MOST_BEFORE // 2
-    return steps if len(steps) <= MOST_BEFORE else [*steps[:half], *steps[-half:]]
-
-
-def _batches(run: RunContext, steps: list[int]) -> list[_Batch]:
-    found = []
+def _batches(run: RunContext, steps: Sequence[int]) -> list[_Batch]:
+    batches = []
     for step in steps:
-        rollouts = [
-            rollout for rollout in run.rollouts(step) if rollout.prompt_id or rollout.prompt
-        ]
-        prompts = frozenset(rollout.prompt_id or str(rollout.prompt) for rollout in rollouts)
+        rollouts = [item for item in run.rollouts(step) if item.prompt_id or item.prompt]
+        prompts = frozenset(item.prompt_id or str(item.prompt) for item in rollouts)
         if prompts:
-            found.append(_Batch(step, prompts, tuple(rollout.sample_id for rollout in rollouts)))
-    return found
+            batches.append(_Batch(step, prompts, tuple(item.sample_id for item in rollouts)))
+    return batches
 
 
-def _left_over(run: RunContext, restart: int, steps: tuple[int, ...]) -> list[_Batch]:
+def _left_over(run: RunContext, restart: int, most: int) -> list[_Batch]:
     """Batches of an earlier launch beyond the last step of the one that took over."""
     numbers = [attempt.number for attempt in run.attempts if attempt.first_step == restart]
-    if not numbers:
-        return []
-    beyond = [step for step in steps if step > restart][-MOST_BEFORE:]
+    beyond = [step for step in run.sample_steps() if step > restart][-most:] if numbers else []
     return [
         batch
         for batch in _batches(run, beyond)
@@ -143,65 +191,11 @@ def _left_over(run: RunContext, restart: int, steps: tuple[int, ...]) -> list[_B
     ]
 
 
-def _repeats(batches: list[_Batch]) -> float:
+def _repeats(batches: Batches) -> float:
     """Mean share of prompts that an earlier batch of these had, too."""
-    seen: set[str] = set()
+    seen: set[str] = set(batches[0].prompts)
     shares = []
-    for batch in batches:
-        if seen:
-            shares.append(len(batch.prompts & seen) / len(batch.prompts))
+    for batch in batches[1:]:
+        shares.append(len(batch.prompts & seen) / len(batch.prompts))
         seen |= batch.prompts
-    return sum(shares) / len(shares) if shares else 0.0
-
-
-def _new_epoch(run: RunContext, restart: int) -> bool:
-    epoch = run.series("epoch")
-    if epoch is None:
-        return False
-    at: Mapping[int, float] = dict(zip(epoch.steps.tolist(), epoch.values.tolist(), strict=True))
-    done = at.get(restart - run.interval, at.get(restart, 0.5))
-    return min(done % 1, 1 - done % 1) <= NEAR_EPOCH and done >= 1 - NEAR_EPOCH
-
-
-def _best(batch: _Batch, known: list[_Batch]) -> Iterator[_Match]:
-    shared = [(len(batch.prompts & other.prompts), -other.step, other) for other in known]
-    most, _, source = max(shared, default=(0, 0, batch), key=lambda item: item[:2])
-    if most:
-        yield _Match(batch, source, most / len(batch.prompts))
-
-
-def _finding(run: RunContext, restart: int, found: list[_Match], variant: str) -> Finding:
-    first, last = found[0], found[-1]
-    step, source = first.batch.step, first.source.step
-    said = (
-        f"prompts of step {source:,} on come again from step {step:,} on, on {len(found):,} "
-        "recorded steps"
-        if variant == "replayed"
-        else f"step {step:,} has the prompts that belong to step {source:,}: "
-        f"{source - step:,} batches were left out"
-    )
-    ongoing = last.batch.step >= run.last_step
-    return Finding(
-        detector="DATA_REPLAY",
-        variant=variant,
-        severity=Severity.WARNING,
-        confidence=0.85,
-        first_bad_step=step,
-        last_bad_step=run.last_step if ongoing else last.batch.step,
-        state="ongoing" if ongoing else "recovered",
-        summary=f"After the restart at step {restart:,}, {said}.",
-        evidence=tuple(
-            Evidence(
-                "samples",
-                match.batch.step,
-                match.share,
-                note=f"share of its prompts that step {match.source.step:,} had",
-            )
-            for match in found[:5]
-        ),
-        remedies=(
-            "save and restore the data cursor with the checkpoint",
-            "if a batch did the harm, leave it out on purpose and write that down",
-        ),
-        samples=(*first.batch.samples[:8], *first.source.samples[:8]),
-    )
+    return sum(shares) / len(shares)
