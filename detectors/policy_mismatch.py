@@ -8,18 +8,7 @@ import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import Detector, Finding, Inconclusive, RunContext, Severity, fixed, knob
-from rlprobe.rule import (
-    SINCE,
-    WHOLE,
-    Judged,
-    Period,
-    Signal,
-    Stretch,
-    finding,
-    known,
-    number,
-    together,
-)
+from rlprobe.rule import SINCE, WHOLE, Judged, Period, Signal, Stretch, finding, number, together
 
 NAMES = {
     "is_ratio_mean": "the mean importance weight",
@@ -150,8 +139,8 @@ class PolicyMismatch(Detector):
 
     def _level(self, stretch: Stretch) -> float:
         """What it is judged by; the first rows where there is no past."""
-        level = None if stretch.level is None else known(stretch.level[stretch.sure])
-        return stats.median(stretch.signal.values[: self.early]) if level is None else level
+        level = np.nan if stretch.level is None else float(stretch.level[stretch.sure])
+        return level if np.isfinite(level) else stats.median(stretch.signal.values[: self.early])
 
     def _severity(self, group: list[Stretch], period: Period) -> Severity:
         crushed = any(

@@ -9,19 +9,7 @@ import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob
-from rlprobe.rule import (
-    Judged,
-    Period,
-    RankGrid,
-    Stretch,
-    finding,
-    known,
-    listed,
-    majority,
-    number,
-    own_pasts,
-    restore,
-)
+from rlprobe.rule import Judged, Period, RankGrid, Stretch, finding, known, listed, number, restore
 
 BY_RATIO = (
     "grad_norm",
@@ -143,10 +131,10 @@ class RankOutlier(Detector):
         scaled = stats.logs(grid.values, 1e-12) if by_ratio else stats.finite(grid.values)
         many = len(grid.ranks) >= self.majority
         if many:
-            level, spread, usual_spread = majority(scaled)
+            level, spread, usual_spread = grid.with_values(scaled).majority()
             std = np.fmax(spread, usual_spread)
         else:
-            level, std = own_pasts(scaled)
+            level, std = grid.with_values(scaled).own_pasts()
         size = np.fmax(np.abs(level), 1e-9)
         z = (scaled - level) / np.fmax(
             std, self.least_log_std if by_ratio else self.least_std * size

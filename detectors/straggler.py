@@ -9,18 +9,7 @@ import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
-from rlprobe.rule import (
-    SINCE,
-    Judged,
-    Period,
-    RankGrid,
-    Stretch,
-    finding,
-    majority,
-    number,
-    own_pasts,
-    together,
-)
+from rlprobe.rule import SINCE, Judged, Period, RankGrid, Stretch, finding, number, together
 
 PHASES = ("compute", "forward", "backward", "forward_backward", "generation", "update")
 TIMES = ("step_time", *(f"time/{phase}" for phase in PHASES))
@@ -87,33 +76,32 @@ class Straggler(Detector):
             yield self._finding(group, ranks)
 
     @rule("others")
-    def _others(self, logs: stats.FloatArray) -> tuple[stats.FloatArray, stats.FloatArray]:
+    def _others(self, logs: RankGrid) -> tuple[stats.FloatArray, stats.FloatArray]:
         """With four ranks or more: slower than the median over ranks at that step, by four times
         the spread that ranks used to have around it. A warning.
         """
-        level, _, std = majority(logs)
+        level, _, std = logs.majority()
         return level, std
 
     @rule("own_past")
-    def _own_past(self, logs: stats.FloatArray) -> tuple[stats.FloatArray, stats.FloatArray]:
+    def _own_past(self, logs: RankGrid) -> tuple[stats.FloatArray, stats.FloatArray]:
         """With two or three ranks: slower than its own past by four times its spread, while no
         other is. A warning.
         """
-        return own_pasts(logs, above=self.own_growth, below=1)
+        return logs.own_pasts(above=self.own_growth, below=1)
 
     def _slow(self, grid: RankGrid) -> Iterator[Stretch]:
-        times = np.where(grid.values > 0, grid.values, np.nan)
-        logs = stats.logs(times, 1e-9)
+        times = grid.with_values(np.where(grid.values > 0, grid.values, np.nan))
+        logs = grid.with_values(stats.logs(times.values, 1e-9))
         many = len(grid.ranks) >= self.majority
         level, std = self._others(logs) if many else self._own_past(logs)
         far = np.maximum(np.log(self.ratio), 4 * np.fmax(std, self.least_std))
-        slow = logs - level > far
+        slow = logs.values - level > far
         slow[: self.cold] = False
         slow[slow.sum(axis=1) > max(1, self.most_slow * len(grid.ranks))] = False
-        expected = np.broadcast_to(np.exp(level), logs.shape)
+        expected = np.broadcast_to(np.exp(level), slow.shape)
         for column in np.flatnonzero(slow.any(axis=0)).tolist():
-            signal = grid.of_rank(column).with_values(times[:, column])
-            judged = Judged(signal, slow[:, column], level=expected[:, column])
+            judged = Judged(times.of_rank(column), slow[:, column], level=expected[:, column])
             yield from judged.persistent(self.rows, gap=self.merge_rows)
 
     def _finding(self, group: list[Stretch], ranks: int) -> Finding:

@@ -31,7 +31,7 @@ from rlprobe.rule.episodes import (
 )
 from rlprobe.rule.events import concerns_gradients, is_signed, learns_by_reward, restarts
 from rlprobe.rule.flat import equal, flat_shares
-from rlprobe.rule.ranks import RankGrid, all_steps, majority, own_pasts
+from rlprobe.rule.ranks import RankGrid, all_steps
 from rlprobe.rule.rollouts import groups, sampled_steps
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
@@ -65,9 +65,7 @@ __all__ = [
     "known",
     "learns_by_reward",
     "listed",
-    "majority",
     "number",
-    "own_pasts",
     "restarts",
     "restore",
     "sampled_steps",

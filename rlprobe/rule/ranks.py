@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,36 @@ class RankGrid:
         rank = int(self.ranks[column])
         return Signal(self.run, self.metric, self.steps, self.values[:, column], rank)
 
+    def with_values(self, values: FloatArray) -> RankGrid:
+        """The same grid with other values, e.g. on another scale."""
+        return dataclasses.replace(self, values=values)
+
+    def majority(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What most ranks have in common at each step; values that are not finite are passed over.
+
+        Returns:
+            The median over ranks, their robust standard deviation around it, and the level which
+            that deviation had before (NaN where too little was known): each of shape (n, 1).
+        """
+        center = stats.row_medians(self.values)[:, None]
+        spread = stats.SIGMA_PER_MAD * stats.row_medians(np.abs(self.values - center))
+        usual = stats.past_baseline(spread, warmup=3).center
+        return center, spread[:, None], usual[:, None]
+
+    def own_pasts(
+        self, *, above: float = math.inf, below: float = math.inf
+    ) -> tuple[FloatArray, FloatArray]:
+        """Level and robust standard deviation of each rank's own past, each of shape (n, m).
+
+        Args:
+            above, below: how far off its level a rank is still learnt from.
+        """
+        pasts = [
+            stats.past_baseline(own, above=above, below=below, warmup=8) for own in self.values.T
+        ]
+        level = np.stack([past.center for past in pasts], axis=1)
+        return level, np.stack([past.robust_std for past in pasts], axis=1)
+
 
 def all_steps(parts: Sequence[IntArray]) -> IntArray:
     """Steps that are in any of the parts, ascending."""
@@ -70,33 +101,3 @@ def all_steps(parts: Sequence[IntArray]) -> IntArray:
     if all(part is first or np.array_equal(part, first) for part in parts):
         return first
     return np.unique(np.concatenate(parts))
-
-
-def majority(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """What most ranks have in common at each step.
-
-    Args:
-        values: shape (n, m), finite or NaN.
-
-    Returns:
-        The median over ranks, their robust standard deviation around it, and the level which that
-        deviation had before (NaN where too little was known): each of shape (n, 1).
-    """
-    center = stats.row_medians(values)[:, None]
-    spread = stats.SIGMA_PER_MAD * stats.row_medians(np.abs(values - center))
-    usual = stats.past_baseline(spread, warmup=3).center
-    return center, spread[:, None], usual[:, None]
-
-
-def own_pasts(
-    values: FloatArray, *, above: float = math.inf, below: float = math.inf
-) -> tuple[FloatArray, FloatArray]:
-    """Level and robust standard deviation of each rank's own past, each of shape (n, m).
-
-    Args:
-        values: shape (n, m), finite or NaN.
-        above, below: how far off its level a rank is still learnt from.
-    """
-    pasts = [stats.past_baseline(own, above=above, below=below, warmup=8) for own in values.T]
-    level = np.stack([past.center for past in pasts], axis=1)
-    return level, np.stack([past.robust_std for past in pasts], axis=1)
