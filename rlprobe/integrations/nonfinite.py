@@ -36,11 +36,11 @@ class GradientWatch:
         if math.isfinite(norm):
             self._bad = False
             return {}
-        found = norms.damage(grads)
-        if found is None:
+        damage = norms.damage(grads)
+        if damage is None:
             return {}
-        self._report(step, found)
-        return {"nan_count": found.nan_count, "inf_count": found.inf_count}
+        self._report(step, damage)
+        return {"nan_count": damage.nan_count, "inf_count": damage.inf_count}
 
     def judge_reported(self, step: int, norm: float) -> None:
         """The same where only the framework's own norm is known (DeepSpeed keeps the gradients)."""
@@ -49,17 +49,17 @@ class GradientWatch:
             return
         self._report(step, norms.Damage(0, 0, ()), "the gradient norm is not finite")
 
-    def _report(self, step: int, found: norms.Damage, message: str = "") -> None:
+    def _report(self, step: int, damage: norms.Damage, message: str = "") -> None:
         if not self._bad:
             self._bad = True
-            if found.overflow:
+            if damage.overflow:
                 message = "the gradient norm overflows; every gradient by itself is finite"
             self._recorder.nan_detected(
                 step,
                 "gradient",
-                nan_count=found.nan_count,
-                inf_count=found.inf_count,
-                names=found.names,
+                nan_count=damage.nan_count,
+                inf_count=damage.inf_count,
+                names=damage.names,
                 message=message,
             )
 
@@ -111,16 +111,16 @@ class WeightWatch:
             return
         if self._bad:
             return
-        found = norms.damage(norms.trainable(self._parameters()))
-        if found is None:
+        damage = norms.damage(norms.trainable(self._parameters()))
+        if damage is None:
             return
         self._bad = True
         self._recorder.nan_detected(
             step,
             "weight",
-            nan_count=found.nan_count,
-            inf_count=found.inf_count,
-            names=found.names,
+            nan_count=damage.nan_count,
+            inf_count=damage.inf_count,
+            names=damage.names,
         )
 
 

@@ -49,12 +49,12 @@ def calibrate(runs: Sequence[Run], config: Config | None = None) -> list[Learnt]
     config = config or Config()
     contexts = [Context(run) for run in runs]
     detectors = catalog.load(config.detector_folders)
-    found = (
+    every = (
         _learn(detector, config.knobs.get(detector_id, {}), contexts)
         for detector_id, detector in detectors.items()
         if (not config.select or detector_id in config.select) and detector_id not in config.ignore
     )
-    return [learnt for learnt in found if learnt is not None]
+    return [learnt for learnt in every if learnt is not None]
 
 
 def _learn(

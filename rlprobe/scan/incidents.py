@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -33,12 +32,12 @@ class _Causes:
 
     @functools.cache  # noqa: B019 - lives as long as one scan
     def all(self, effect: str) -> frozenset[str]:
-        found: set[str] = set()
+        reached: set[str] = set()
         frontier = set(self.direct(effect))
         while frontier:
-            found |= frontier
-            frontier = {cause for known in frontier for cause in self.direct(known)} - found
-        return frozenset(found - {effect})
+            reached |= frontier
+            frontier = {cause for known in frontier for cause in self.direct(known)} - reached
+        return frozenset(reached - {effect})
 
 
 def build_incidents(
@@ -66,12 +65,12 @@ def _in_causal_order(findings: Sequence[Finding], causes: _Causes) -> list[Findi
 
 
 def _at_one_step(findings: Sequence[Finding], causes: _Causes) -> list[Finding]:
-    left = sorted(findings, key=lambda f: (-f.severity, -f.confidence, f.detector, f.key))
+    rest = sorted(findings, key=lambda f: (-f.severity, -f.confidence, f.detector, f.key))
     ordered: list[Finding] = []
-    while left:
-        free = (f for f in left if not any(_precedes(other, f, causes) for other in left))
-        chosen = next(free, left[0])
-        left.remove(chosen)
+    while rest:
+        free = (f for f in rest if not any(_precedes(other, f, causes) for other in rest))
+        chosen = next(free, rest[0])
+        rest.remove(chosen)
         ordered.append(chosen)
     return ordered
 
@@ -209,9 +208,7 @@ def _story(
 ) -> str:
     """What happened, what followed, where to go back to, what to change: one paragraph."""
     root = chain[0]
-    sentences = [
-        f"From step {root.first_bad_step:,}: {_sentence(_undated(root.statement or root.summary))}"
-    ]
+    sentences = [f"From step {root.first_bad_step:,}: {_sentence(_stated(root))}"]
     if before is not None:
         sentences.append(_prelude(before, root.first_bad_step))
     sentences += _consequences(chain)
@@ -236,7 +233,7 @@ def _consequences(chain: Sequence[Finding]) -> list[str]:
     moments: dict[int, list[str]] = {}
     for finding in chain[1 : _TOLD + 1]:
         lead = finding.first_bad_step - root.first_bad_step
-        moments.setdefault(lead, []).append(_clause(finding.statement or finding.summary))
+        moments.setdefault(lead, []).append(_clause(finding))
     told = [f"{_when(lead)}: {_sentence('; '.join(said))}" for lead, said in moments.items()]
     more = len(chain) - 1 - _TOLD
     return [*told, f"And {more} more."] if more > 0 else told
@@ -248,26 +245,25 @@ def _when(lead: int) -> str:
     return f"{abs(lead):,} step{'s' if abs(lead) != 1 else ''} {'later' if lead > 0 else 'earlier'}"
 
 
-_DATED = re.compile(r",? (?:from step [\d,]*\d on|after step [\d,]*\d)\b")
+def _clause(finding: Finding) -> str:
+    """The first of what a finding states, without the step that the story gives already."""
+    return _stated(finding).split("; ")[0].rstrip(".")
 
 
-def _clause(summary: str) -> str:
-    """The first statement of a summary, without the step that the story gives already."""
-    return _undated(summary).split("; ")[0].rstrip(".")
-
-
-def _undated(summary: str) -> str:
-    return _DATED.sub("", " ".join(summary.split()))
+def _stated(finding: Finding) -> str:
+    return " ".join((finding.statement or finding.summary).split())
 
 
 def _way_back(restore: Restore) -> str:
     where = f" ({restore.path})" if restore.path else ""
-    said = f"Go back to the checkpoint of step {restore.step:,}{where}"
+    sentence = f"Go back to the checkpoint of step {restore.step:,}{where}"
     if "data_cursor" in restore.lacks:
-        return f"{said}; it lacks the data cursor: the same prompts come again unless it is moved."
+        return (
+            f"{sentence}; it lacks the data cursor: the same prompts come again unless it is moved."
+        )
     if restore.lacks:
-        return f"{said}; it lacks {', '.join(restore.lacks)}."
-    return f"{said}."
+        return f"{sentence}; it lacks {', '.join(restore.lacks)}."
+    return f"{sentence}."
 
 
 def _sentence(text: str) -> str:

@@ -43,6 +43,7 @@ def found(
     severity: Severity = CRITICAL,
     state: State = "ongoing",
     summary: str = "",
+    statement: str = "",
 ) -> Finding:
     return Finding(
         detector=name,
@@ -52,6 +53,7 @@ def found(
         last_bad_step=last,
         state=state,
         summary=summary or f"{name} happened.",
+        statement=statement,
         evidence=(Evidence("loss", first, 1.0),),
         remedies=("do something",),
     )
@@ -111,8 +113,8 @@ def test_the_story_names_what_came_before_and_what_the_checkpoint_lacks() -> Non
         Event("curriculum_changed", 45, message="hard prompts"),
     )
     (incident,) = told(
-        found("KL", 50, summary="KL left its range from step 50 on; it stays."),
-        found("LONG", 54, summary="Length doubled from step 54 on; the cap is near."),
+        found("KL", 50, summary="KL left from step 50 on.", statement="KL left its range; it stays."),
+        found("LONG", 54, statement="Length doubled; the cap is near."),
         events=events,
     )
     assert incident.story == (
@@ -123,3 +125,10 @@ def test_the_story_names_what_came_before_and_what_the_checkpoint_lacks() -> Non
         "Go back to the checkpoint of step 40 (ckpt-40); it lacks optimizer. "
         "Before going on: do something."
     )
+
+
+def test_a_quoted_line_is_told_as_it_is() -> None:
+    """A story leaves out the step of a finding, and nothing of what a finding quotes."""
+    quoted = "The run died: lost all ranks after step 12 of the barrier."
+    (incident,) = told(found("KL", 50, summary=quoted, statement=quoted))
+    assert quoted in incident.story
