@@ -180,8 +180,10 @@ class NonfiniteMetric(Detector):
         for name in run.names() if len(steps) else ():
             series = None if name in AXES else run.series(name)
             if series is not None:
-                everything &= np.isnan(stats.at_steps(series, steps))
-                logged += np.isin(steps, series.steps, assume_unique=True)
+                place = np.minimum(np.searchsorted(series.steps, steps), len(series) - 1)
+                there = series.steps[place] == steps
+                everything &= ~there | np.isnan(series.values[place])
+                logged += there
         return steps[everything & (logged >= self.padding)]
 
     def _finding(self, run: RunContext, group: Sequence[_Onset]) -> Finding:
