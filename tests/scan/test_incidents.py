@@ -113,7 +113,7 @@ def test_the_story_names_what_came_before_and_what_the_checkpoint_lacks() -> Non
         Event("curriculum_changed", 45, message="hard prompts"),
     )
     (incident,) = told(
-        found("KL", 50, summary="KL left from step 50 on.", statement="KL left its range; it stays."),
+        found("KL", 50, summary="From step 50 on.", statement="KL left its range; it stays."),
         found("LONG", 54, statement="Length doubled; the cap is near."),
         events=events,
     )
