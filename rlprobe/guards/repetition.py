@@ -48,7 +48,7 @@ class RepetitionDetector:
 
     def feed_all(self, tokens: Iterable[Hashable]) -> bool:
         """Take several tokens; whether the rollout loops by now."""
-        window, seen, n = self._window, self._places, self._window.maxlen
+        window, seen, n = self._window, self._places, self._window.maxlen or 0
         append, get, most = window.append, seen.get, self.max_repeats
         for token in tokens:
             if self.looping:
