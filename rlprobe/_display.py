@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from rlprobe import numbers
 from rlprobe._visible import line, start
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _WIDTH, _HEIGHT = 360, 60  # pixels of a picture
 
 def finding_repr(finding: Finding) -> str:
     """`<Finding KL_BLOWUP@120/kl_mean critical, ongoing, confidence 0.97: 'KL rose …'>`."""
-    facts = f"{finding.severity.label}, {_state(finding)}, confidence {finding.confidence:.2f}"
+    facts = f"{finding.severity.label}, {_state(finding)}"
     summary = start(finding.summary, _SUMMARY)
     return f"<Finding {start(finding.key, _NAME)} {facts}: '{summary}'>"
 
@@ -88,9 +89,10 @@ def report_html(report: ScanReport) -> str:
 
 
 def _state(finding: Finding) -> str:
+    word = finding.state.replace("_", " ")
     if finding.state == "recovered":
-        return f"recovered after {finding.last_bad_step:,}"
-    return finding.state.replace("_", " ")
+        word += f" after {numbers.count(finding.last_bad_step)}"
+    return f"{word}, confidence {numbers.confidence(finding.confidence)}"
 
 
 def _what(finding: Finding) -> str:
@@ -98,31 +100,24 @@ def _what(finding: Finding) -> str:
 
 
 def _headline(finding: Finding) -> str:
-    since = f"first bad step {finding.first_bad_step:,}, {_state(finding)}"
-    return f"{start(_what(finding), _NAME)}, {since}, confidence {finding.confidence:.2f}"
+    since = f"first bad step {numbers.count(finding.first_bad_step)}"
+    return f"{start(_what(finding), _NAME)}, {since}, {_state(finding)}"
 
 
 def _in_words(item: Evidence) -> str:
-    words = f"{start(item.metric, _NAME)} {_number(item.value)}"
-    words += "" if item.step is None else f" at step {item.step:,}"
+    words = f"{start(item.metric, _NAME)} {numbers.number(item.value)}"
+    words += "" if item.step is None else f" at step {numbers.count(item.step)}"
     words += "" if item.rank is None else f" on rank {item.rank}"
-    words += "" if item.baseline is None else f", compared with {_number(item.baseline)}"
+    words += "" if item.baseline is None else f", compared with {numbers.number(item.baseline)}"
     return words + (f" ({line(item.note)})" if item.note else "")
 
 
 def _facts(report: ScanReport) -> str:
     checked = sum(item.state in {"clean", "fired"} for item in report.coverage)
-    counts = [_plural(report.incidents, "incident"), _plural(report.findings, "finding")]
+    counts = [(report.incidents, "incident"), (report.findings, "finding")]
     coverage = f"{checked} of {len(report.coverage)} checked"
-    return ", ".join([report.verdict.replace("_", " "), *counts, coverage])
-
-
-def _plural(items: Sequence[object], noun: str) -> str:
-    return f"{len(items)} {noun}{'s' if len(items) != 1 else ''}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}"
+    words = [numbers.plural(len(items), noun) for items, noun in counts]
+    return ", ".join([report.verdict.replace("_", " "), *words, coverage])
 
 
 def _more(items: Sequence[object], words: str) -> list[str]:
@@ -164,9 +159,9 @@ def _numbers(finding: Finding) -> list[tuple[str, ...]]:
     return [
         (
             item.metric,
-            "" if item.step is None else f"{item.step:,}",
-            _number(item.value),
-            "" if item.baseline is None else _number(item.baseline),
+            "" if item.step is None else numbers.count(item.step),
+            numbers.number(item.value),
+            "" if item.baseline is None else numbers.number(item.baseline),
             "" if item.rank is None else str(item.rank),
             item.note,
         )
@@ -182,8 +177,8 @@ def _incident(report: ScanReport, incident: Incident) -> tuple[str, ...]:
     root = report.finding(incident.root)
     then = [f"{link.detector} {link.lead:+,}" for link in incident.chain if link.key != root.key]
     restore = incident.restore
-    where = "" if restore is None else restore.path or f"step {restore.step:,}"
-    step = f"{root.first_bad_step:,}"
+    where = "" if restore is None else restore.path or f"step {numbers.count(restore.step)}"
+    step = numbers.count(root.first_bad_step)
     return incident.severity.label, _what(root), step, root.summary, ", ".join(then), where
 
 
@@ -199,7 +194,7 @@ def _picture(excerpt: Excerpt | None) -> str:
         _line(across[excerpt.onset :], values[excerpt.onset :], values, "#c0392b"),
         f'<path d="M{onset:.1f} 0V{_HEIGHT}" stroke="#999" stroke-dasharray="2"/>',
     ]
-    span = f"steps {int(excerpt.steps[0]):,} to {int(excerpt.steps[-1]):,}"
+    span = numbers.steps(int(excerpt.steps[0]), int(excerpt.steps[-1]))
     size = f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 -2 {_WIDTH} {_HEIGHT + 4}"'
     return f"<p>{_safe(excerpt.metric)}, {span}<br><svg {size}>{''.join(lines)}</svg></p>"
 

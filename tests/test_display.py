@@ -139,7 +139,7 @@ def test_a_report_is_its_verdict_and_its_incidents() -> None:
 def test_a_notebook_shows_the_same_as_a_table_and_a_picture() -> None:
     shown = Tags(replace(FINDING, excerpt=excerpt(1.0, 2.0, 3.0, 4.0))._repr_html_())
     assert "svg" in shown.names
-    assert "steps 1,430 to 1,433" in shown.text
+    assert "steps 1,430-1,433" in shown.text
     for text in (FINDING.summary, "kl_mean", "1.84", *FINDING.remedies):
         assert text in shown.text
     table = Tags(report_on(FINDING)._repr_html_())

@@ -226,5 +226,5 @@ def finding_problems(
         "evidence that is no float": all(isinstance(number, float) for number in numbers),
         "ends before the run, which it has not left": not ongoing or last == context.last_step,
     }
-    yield from (f"{what}: {finding}" for what, kept in promises.items() if not kept)
+    yield from (f"{what}: {finding!r}" for what, kept in promises.items() if not kept)
     yield from strange_metrics(finding, context, also)
