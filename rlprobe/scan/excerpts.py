@@ -17,7 +17,7 @@ import numpy as np
 from rlprobe.findings import Excerpt, Finding
 from rlprobe.scan.context import Context
 from rlprobe.store.frame import Frame
-from rlprobe.values import Series
+from rlprobe.values import FloatArray, Series
 
 CELLS = range(10, 34)  # characters that a drawing on a terminal may take
 _WHOLE = 512  # rows in view that are all held; more are held by stretches
@@ -60,14 +60,16 @@ def excerpt(series: Series, first_bad: int, last_bad: int) -> Excerpt | None:
     end = max(onset + 1, int(np.searchsorted(series.steps, last_bad, side="right")))
     views = [in_view(onset, end - onset, size, cells) for cells in CELLS]
     start, stop = min(first for first, _ in views), max(last for _, last in views)
-    before = median(series.values[start:onset].tolist(), float(series.values[onset]))
+    before = _median(series.values[start:onset], float(series.values[onset]))
     rows = list(range(start, stop)) if stop - start <= _WHOLE else _rows(start, onset, end, stop)
-    stretches = pairwise([*rows, stop])
-    values = [farthest(series.values[i:j].tolist(), before) for i, j in stretches]
+    values = series.values[rows]
+    if len(rows) < stop - start:
+        stretches = pairwise([*rows, stop])
+        values = np.array([_farthest(series.values[i:j], before) for i, j in stretches])
     return Excerpt(
         metric=series.name,
         steps=series.steps[rows],
-        values=np.array(values),
+        values=values,
         onset=rows.index(onset),
         rows=np.array(rows) - start,
         before=before,
@@ -111,3 +113,22 @@ def farthest(values: Sequence[float], level: float) -> float:
     if wild is not None:
         return wild
     return max(values, key=lambda value: abs(value - level)) if math.isfinite(level) else values[-1]
+
+
+# The same for whole columns: a long run has millions of rows.
+
+
+def _median(values: FloatArray, fallback: float) -> float:
+    finite = values[np.isfinite(values)]
+    middle = len(finite) // 2
+    return float(np.partition(finite, middle)[middle]) if len(finite) else fallback
+
+
+def _farthest(values: FloatArray, level: float) -> float:
+    wild = ~np.isfinite(values)
+    if wild.any():
+        return float(values[wild.argmax()])
+    if not math.isfinite(level):
+        return float(values[-1])
+    with np.errstate(over="ignore"):
+        return float(values[np.abs(values - level).argmax()])
