@@ -96,6 +96,7 @@ class FormatGaming(Detector):
     rose = fixed(0.2, "of its best, by which the auxiliary reward rose meanwhile")
     empty = fixed(0.5, "share of the rollouts of a step that are paid for an empty answer")
     rollouts = fixed(4, "rollouts with a reward that a step needs")
+    rows_read = fixed(20_000, "rows, evenly spread, that tell the best of a reward")
     steps_read = fixed(60, "recorded steps that are read, evenly spread")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
@@ -112,7 +113,7 @@ class FormatGaming(Detector):
         its best or more. If the task was never earned, the auxiliary reward must have been learnt,
         and the state must last to the end.
         """
-        best = stats.quantile(rewards.auxiliary, 0.95)
+        best = self._best(rewards.auxiliary)
         if not best > self.earned:
             return
         dead = np.abs(rewards.task.values) <= self.nothing * best
@@ -137,18 +138,22 @@ class FormatGaming(Detector):
         """
         task, auxiliary = rewards.task.values, rewards.auxiliary
         now = stats.median(task[-self.points :])
-        if len(task) < 3 * self.points or now > self.fell * stats.quantile(task, 0.95):
+        if len(task) < 3 * self.points or now > self.fell * self._best(task):
             return
         cut = stats.change_point(task)
         if cut is None or not self.points <= cut <= len(task) - self.points:
             return
         before, after = task[:cut], task[cut:]
         usual = stats.median(before)
-        best = abs(stats.quantile(auxiliary, 0.95))
+        best = abs(self._best(auxiliary))
         rose = stats.median(auxiliary[cut:]) >= stats.median(auxiliary[:cut]) + self.rose * best
         apart = stats.quantile(after, 0.9) < stats.quantile(before, 0.25)
         if usual > self.earned and not now > self.fell * usual and rose and apart:
             yield self._finding(rewards, stretch_from(rewards.task, cut), "task_fell")
+
+    def _best(self, values: stats.FloatArray) -> float:
+        """The level of the best rows; of a long run, every so many-th row tells it."""
+        return stats.quantile(values[:: max(1, len(values) // self.rows_read)], 0.95)
 
     @rule("paid_empty")
     def _paid_empty(self, run: RunContext) -> Iterator[Finding]:
