@@ -118,4 +118,4 @@ def _rank_correlation(levels: stats.FloatArray) -> float:
     """Spearman's, of the levels with time; equal levels share a rank."""
     from scipy.stats import spearmanr
 
-    return float(spearmanr(levels, np.arange(len(levels))).statistic)
+    return float(spearmanr(levels, np.arange(len(levels)))[0])

@@ -14,7 +14,7 @@ def query(
     statement: Annotated[
         str,
         typer.Argument(
-            metavar="SQL", help="One SELECT over steps, ranks, events, samples, or line."
+            metavar="SQL", help="One SELECT over steps, ranks, events, samples, or lineage."
         ),
     ],
     format_: Annotated[str, options.formats("text", "csv", "json")] = "text",
@@ -22,7 +22,7 @@ def query(
 ) -> int:
     """Ask a run's tables with SQL (DuckDB).
 
-    `line` is the run's line through its attempts.
+    `lineage` (or `line`) is the run through its attempts.
     """
     from rlprobe.cli.choosing import one_run
     from rlprobe.cli.output import emit, note

@@ -1,4 +1,4 @@
-"""The run as detectors see it: its line through the attempts, one series at a time."""
+"""The run as detectors see it: its lineage through the attempts, one series at a time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Context:
 
     @cached_property
     def steps(self) -> Any:
-        """Distinct logged steps of the run's line, ascending."""
+        """Distinct logged steps of the run's lineage, ascending."""
         frame = self.run.steps if len(self.run.steps) else self.run.ranks
         rows = frame.in_lineage(self._ends)
         steps = frame.step if rows is None else frame.step[rows]
@@ -90,7 +90,7 @@ class Context:
         return tuple(name for name in self.run.steps.names if name.startswith(prefix))
 
     def series(self, metric: str) -> Series | None:
-        """One metric of the run's line, or None if it was never logged."""
+        """One metric of the run's lineage, or None if it was never logged."""
         if metric in self._kept:
             return self._kept[metric]
         series = self.run.steps.series(metric, self._rows)
@@ -114,14 +114,14 @@ class Context:
         return len(rank) > 0 and bool((rank != rank[0]).any())
 
     def events(self, *kinds: str) -> tuple[Event, ...]:
-        """Events on the run's line, in order of time; all kinds if none is given."""
+        """Events in the run's lineage, in order of time; all kinds if none is given."""
         return tuple(
             event
             for event in self.run.events
-            if (not kinds or event.kind in kinds) and self._on_line(event)
+            if (not kinds or event.kind in kinds) and self._in_lineage(event)
         )
 
-    def _on_line(self, event: Event) -> bool:
+    def _in_lineage(self, event: Event) -> bool:
         end = self._ends.get(event.attempt)
         return end is None or (event.step is not None and event.step < end)
 
