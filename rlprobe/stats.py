@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -234,11 +234,6 @@ def _middle(ordered: Sequence[float]) -> float:
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
-def robust_z(values: FloatArray, baseline: Baseline, floor: float) -> FloatArray:
-    """Distance from the baseline in robust standard deviations, none smaller than `floor`."""
-    return (values - baseline.center) / np.maximum(baseline.robust_std, floor)
-
-
 # --- episodes -------------------------------------------------------------------------------------
 
 
@@ -368,13 +363,6 @@ def change_point(values: FloatArray) -> int | None:
 
 
 # --- words ----------------------------------------------------------------------------------------
-
-
-def outcome(episode: Episode, *, ended: bool) -> Literal["ongoing", "recovered", "ended_run"]:
-    """State of an episode; `ended`: the run is known to have ended badly at its last step."""
-    if episode.recovered:
-        return "recovered"
-    return "ended_run" if ended else "ongoing"
 
 
 number = numbers.short  # as detectors know it

@@ -216,12 +216,6 @@ def test_drift_onset_is_where_the_climb_began() -> None:
     assert stats.drift_onset(np.zeros(10), 9) == 9
 
 
-def test_outcome() -> None:
-    assert stats.outcome(Episode(0, 3, recovered=True), ended=True) == "recovered"
-    assert stats.outcome(Episode(0, 3, recovered=False), ended=True) == "ended_run"
-    assert stats.outcome(Episode(0, 3, recovered=False), ended=False) == "ongoing"
-
-
 # --- cost -----------------------------------------------------------------------------------------
 
 

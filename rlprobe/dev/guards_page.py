@@ -89,7 +89,8 @@ def _paragraph(block: str) -> str:
         return "```python\n" + inspect.cleandoc("\n" + block) + "\n```"
     if rest and all("   " in line for line in (head, *rest)):
         return "\n".join(
-            f"- **{line.split()[0]}**: {line.split(None, 1)[1]}" for line in (head, *rest)
+            f"- **{line.split()[0].lstrip('_')}**: {line.split(None, 1)[1]}"
+            for line in (head, *rest)
         )
     return block
 

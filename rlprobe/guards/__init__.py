@@ -1,12 +1,12 @@
 """What the catalogue recommends, as code to take: small, pure, framework-neutral.
 
-advantages   group advantages that are exactly 0 where rewards do not differ
-rewards      gated auxiliary rewards, length and repetition penalties
-repetition   n-gram loops while a rollout is generated
-structure    tag trees: malformed, unbalanced, runaway tags
-stopping     end a looping rollout at once
-budget       token caps with a schedule; KV-cache bytes and blocks
-update       skip optimizer steps whose gradient norm is wildly off
+_advantages  group advantages that are exactly 0 where rewards do not differ
+_rewards     gated auxiliary rewards, length and repetition penalties
+_repetition  n-gram loops while a rollout is generated
+_structure   tag trees: malformed, unbalanced, runaway tags
+_stopping    end a looping rollout at once
+_budget      token caps with a schedule; KV-cache bytes and blocks
+_update      skip optimizer steps whose gradient norm is wildly off
 
 NumPy arrays, lists and torch tensors are taken alike; results come back as what was given.
 Statistics are done in float64 on the host, so they do not depend on the order of a reduction.
@@ -17,19 +17,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlprobe.guards.advantages import (
+    from rlprobe.guards._advantages import (
         Advantages,
         Moments,
         group_advantages,
         moments,
         pooled_std,
     )
-    from rlprobe.guards.budget import CachePlan, ModelShape, TokenBudget, largest_cap, plan_cache
-    from rlprobe.guards.repetition import RepetitionDetector, most_repeats, tokens_of
-    from rlprobe.guards.rewards import gated_reward, length_penalty, repetition_penalty
-    from rlprobe.guards.stopping import StopOnRepetition, stop_on_repetition
-    from rlprobe.guards.structure import TagReport, read_tags
-    from rlprobe.guards.update import UpdateGuard, UpdatesStoppedError
+    from rlprobe.guards._budget import CachePlan, ModelShape, TokenBudget, largest_cap, plan_cache
+    from rlprobe.guards._repetition import RepetitionDetector, most_repeats, tokens_of
+    from rlprobe.guards._rewards import gated_reward, length_penalty, repetition_penalty
+    from rlprobe.guards._stopping import StopOnRepetition, stop_on_repetition
+    from rlprobe.guards._structure import TagReport, read_tags
+    from rlprobe.guards._update import UpdateGuard, UpdatesStoppedError
 
 _HOMES = {
     "Advantages": "advantages",
@@ -88,4 +88,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'rlprobe.guards' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"rlprobe.guards.{_HOMES[name]}"), name)
+    return getattr(import_module(f"rlprobe.guards._{_HOMES[name]}"), name)

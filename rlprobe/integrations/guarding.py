@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlprobe.errors import UsageError
-from rlprobe.guards.advantages import group_advantages
-from rlprobe.guards.stopping import StopOnRepetition
-from rlprobe.guards.update import UpdateGuard
-from rlprobe.integrations.wrapping import Around, Wrapped
+from rlprobe.guards._advantages import group_advantages
+from rlprobe.guards._stopping import StopOnRepetition
+from rlprobe.guards._update import UpdateGuard
+from rlprobe.integrations._wrapping import Around, Wrapped
 
 _SCORE = "_generate_and_score_completions"
 _REWARD = "_calculate_rewards"
@@ -361,7 +361,7 @@ class _Skipper:
         """The norm before clipping; where nothing was clipped, it is taken here."""
         if self.norm is not None:
             return self.norm
-        from rlprobe.integrations import norms
+        from rlprobe.integrations import _norms as norms
 
         total = norms.total_norm([p.grad.detach() for p in parameters if p.grad is not None])
         return None if total is None else float(total)
@@ -372,7 +372,7 @@ class _Skipper:
 
     def _record(self, step: int, norm: float) -> None:
         """In the recording of this trainer, if there is one."""
-        from rlprobe.integrations.callback import RecorderCallback
+        from rlprobe.integrations._callback import RecorderCallback
 
         for callback in self.trainer.callback_handler.callbacks:
             if isinstance(callback, RecorderCallback) and callback.session is not None:

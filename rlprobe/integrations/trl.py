@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlprobe import environment
-from rlprobe.integrations import run_dirs
+from rlprobe.integrations import _run_dirs as run_dirs
 from rlprobe.recorder import Recorder
 
 if TYPE_CHECKING:
-    from rlprobe.integrations.session import Session
+    from rlprobe.integrations._session import Session
 
 
 def attach(
@@ -48,8 +48,8 @@ def session_of(
     trainer: Any, run_dir: str | os.PathLike[str] | None = None, **recorder_options: Any
 ) -> Session:
     """The trainer's session; a new one the first time."""
-    from rlprobe.integrations.callback import RecorderCallback
-    from rlprobe.integrations.session import Session
+    from rlprobe.integrations._callback import RecorderCallback
+    from rlprobe.integrations._session import Session
 
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, RecorderCallback) and callback.session is not None:

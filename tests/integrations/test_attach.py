@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rlprobe import environment
-from rlprobe.integrations import run_dirs
+from rlprobe.integrations import _run_dirs as run_dirs
 from rlprobe.integrations.trl import attach
 from rlprobe.store.recording import Recording
 
@@ -241,7 +241,7 @@ def test_a_probe_that_fails_is_switched_off(
     def fail(*args: Any) -> None:
         raise RuntimeError("ours")
 
-    monkeypatch.setattr("rlprobe.integrations.nonfinite.WeightWatch.measure", fail)
+    monkeypatch.setattr("rlprobe.integrations._nonfinite.WeightWatch.measure", fail)
     trainer = make()
     recorder = attach(trainer, tmp_path / "run")
     trainer.train()

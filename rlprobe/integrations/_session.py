@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from rlprobe import schema
-from rlprobe.integrations import checkpoints, facts
-from rlprobe.integrations.probes import Probes, Relay
-from rlprobe.integrations.rollouts import Rollouts
-from rlprobe.integrations.steps import Steps
-from rlprobe.integrations.wrapping import wrap
+from rlprobe.integrations import _checkpoints as checkpoints
+from rlprobe.integrations import _facts as facts
+from rlprobe.integrations._probes import Probes, Relay
+from rlprobe.integrations._rollouts import Rollouts
+from rlprobe.integrations._steps import Steps
+from rlprobe.integrations._wrapping import wrap
 from rlprobe.recorder import Recorder
 
 _SUMMARY = "train_runtime"  # the key that tells the Trainer's closing row from a step's

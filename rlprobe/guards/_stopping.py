@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlprobe.guards.repetition import MOST_REPEATS, N, RepetitionDetector
+from rlprobe.guards._repetition import MOST_REPEATS, N, RepetitionDetector
 
 
 def stop_on_repetition(

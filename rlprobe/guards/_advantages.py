@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from rlprobe.errors import UsageError
-from rlprobe.guards.arrays import floats
+from rlprobe.guards._arrays import floats
 from rlprobe.values import BoolArray, FloatArray, IntArray, rounding
 
 Scale = Literal["group", "batch", "none"]

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from rlprobe import numbers
-from rlprobe.integrations import norms
-from rlprobe.integrations.nonfinite import GradientWatch, LossWatch, WeightWatch
-from rlprobe.integrations.probes import Probes
-from rlprobe.integrations.rollouts import Rollouts
-from rlprobe.integrations.wrapping import wrap
+from rlprobe.integrations import _norms as norms
+from rlprobe.integrations._nonfinite import GradientWatch, LossWatch, WeightWatch
+from rlprobe.integrations._probes import Probes
+from rlprobe.integrations._rollouts import Rollouts
+from rlprobe.integrations._wrapping import wrap
 
 _JUMP = 3.0  # factor between neighbouring learning rates that no warm-up makes
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from rlprobe.integrations import norms
+from rlprobe.integrations import _norms as norms
 
 Parameters = Callable[[], Sequence[norms.Named]]
 

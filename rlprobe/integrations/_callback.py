@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from transformers import TrainerCallback
 
 if TYPE_CHECKING:
-    from rlprobe.integrations.session import Session
+    from rlprobe.integrations._session import Session
 
 
 class RecorderCallback(TrainerCallback):  # type: ignore[misc]

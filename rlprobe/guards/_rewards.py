@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlprobe.errors import UsageError
-from rlprobe.guards.arrays import floats
+from rlprobe.guards._arrays import floats
 from rlprobe.repetition import MOST_REPEATS, N, block_of, loops
 
 

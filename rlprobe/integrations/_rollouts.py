@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlprobe.integrations.probes import Probes
-from rlprobe.integrations.wrapping import wrap
+from rlprobe.integrations._probes import Probes
+from rlprobe.integrations._wrapping import wrap
 
 
 @dataclass(slots=True)
