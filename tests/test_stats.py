@@ -116,6 +116,12 @@ def test_medians_pass_over_what_is_not_finite(values: FloatArray) -> None:
     assert np.isnan(stats.quantile(values, 0.9)) or stats.quantile(values, 0.9) <= finite.max()
 
 
+@given(arrays(np.float64, st.tuples(st.integers(0, 20), st.integers(1, 9)), elements=ANY))
+def test_row_medians_are_the_median_of_each_row(values: FloatArray) -> None:
+    expected = np.array([stats.median(row) for row in values])
+    np.testing.assert_allclose(stats.row_medians(values), expected, rtol=1e-12)
+
+
 def test_logs_have_a_floor() -> None:
     logs = stats.logs(np.array([-1.0, 0.0, np.e, np.inf, np.nan]), 1.0)
     np.testing.assert_array_equal(logs, [0.0, 0.0, 1.0, np.nan, np.nan])

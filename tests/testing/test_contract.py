@@ -119,6 +119,20 @@ def test_names_that_are_asked_for_are_checked_while_a_case_runs() -> None:
         assert word in words, words
 
 
+def test_a_rule_may_stand_for_every_variant() -> None:
+    class Open(Asking):
+        id = "OPEN"
+
+        @rule("*")
+        def _any(self, run: RunContext) -> Iterator[Finding]:
+            """Called after what happened."""
+            yield from ()
+
+    words = broken(Open, [{"name": "one", "columns": {"loss": [1.0, 2.0]}, "quiet": True}])
+    assert "declared by no rule" not in words
+    assert "'*' fires" not in words
+
+
 def test_a_case_that_does_not_hold_is_named() -> None:
     cases = load_cases(LENGTHS)
     cases[0]["fires"] = [{"first_bad_step": 7}]
