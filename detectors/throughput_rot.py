@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -118,4 +119,5 @@ def _rank_correlation(levels: stats.FloatArray) -> float:
     """Spearman's, of the levels with time; equal levels share a rank."""
     from scipy.stats import spearmanr
 
-    return float(spearmanr(levels, np.arange(len(levels)))[0])
+    result: Any = spearmanr(levels, np.arange(len(levels)))
+    return float(result.statistic)

@@ -86,13 +86,13 @@ def imported(path: Path) -> set[str]:
 
 
 def imports_of(nodes: Iterable[ast.AST]) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
 
 
 def rooms_of(names: set[str]) -> set[str]:
