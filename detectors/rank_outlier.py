@@ -112,10 +112,11 @@ class RankOutlier(Detector):
 
     def _spells(self, grid: RankGrid) -> Iterator[_Spell]:
         level, z, matters = self._distances(grid)
-        off, extreme = ((np.abs(z) >= far) & matters for far in (self.sigma, self.extreme))
+        distance = np.abs(z)
+        off, extreme = ((distance >= far) & matters for far in (self.sigma, self.extreme))
         heavy_tails = extreme.any(axis=0).sum() > max(2, len(grid.ranks) // 8)
         for column in np.flatnonzero((off | extreme).any(axis=0)).tolist():
-            departed = np.abs(z[:, column]) >= self.edge
+            departed = distance[:, column] >= self.edge
             lasting = Judged(grid.of_rank(column), off[:, column], departed)
             singles = Judged(grid.of_rank(column), extreme[:, column] & ~heavy_tails)
             stretches = lasting.persistent(gap=self.merge_rows) if len(z) >= 3 else ()
@@ -139,8 +140,10 @@ class RankOutlier(Detector):
         z = (scaled - level) / np.fmax(
             std, self.least_log_std if by_ratio else self.least_std * size
         )
-        reporting, outside = np.isfinite(scaled).sum(axis=1), (np.abs(z) >= self.edge).sum(axis=1)
-        z[reporting < self.majority if many else outside != 1] = np.nan
+        if many:
+            z[np.isfinite(scaled).sum(axis=1) < self.majority] = np.nan
+        else:
+            z[(np.abs(z) >= self.edge).sum(axis=1) != 1] = np.nan
         matters = np.abs(scaled - level) >= (np.log(2) if by_ratio else size / 2)
         return np.broadcast_to(np.exp(level) if by_ratio else level, z.shape), z, matters
 

@@ -99,8 +99,11 @@ def robust_std(values: FloatArray) -> float:
 
 
 def row_medians(values: FloatArray) -> FloatArray:
-    """Median of the finite values of each row, shape (n, m) -> (n,); NaN where there are none."""
-    ordered = np.sort(finite(values), axis=1)  # NaN goes last
+    """Median of each row, shape (n, m) -> (n,), of values that are finite or NaN.
+
+    NaN is passed over; a row without values has a median of NaN.
+    """
+    ordered = np.sort(values, axis=1)  # NaN goes last
     return _order(ordered, np.isfinite(ordered).sum(axis=1), 0.5)
 
 

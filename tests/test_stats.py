@@ -16,6 +16,7 @@ from rlprobe.stats import Episode
 from rlprobe.values import BoolArray, FloatArray, Series
 
 FINITE = st.floats(-1e6, 1e6, allow_nan=False)
+KNOWN = st.one_of(FINITE, st.just(np.nan))
 ANY = st.one_of(FINITE, st.sampled_from([np.nan, np.inf, -np.inf]))
 
 
@@ -116,7 +117,7 @@ def test_medians_pass_over_what_is_not_finite(values: FloatArray) -> None:
     assert np.isnan(stats.quantile(values, 0.9)) or stats.quantile(values, 0.9) <= finite.max()
 
 
-@given(arrays(np.float64, st.tuples(st.integers(0, 20), st.integers(1, 9)), elements=ANY))
+@given(arrays(np.float64, st.tuples(st.integers(0, 20), st.integers(1, 9)), elements=KNOWN))
 def test_row_medians_are_the_median_of_each_row(values: FloatArray) -> None:
     expected = np.array([stats.median(row) for row in values])
     np.testing.assert_allclose(stats.row_medians(values), expected, rtol=1e-12)

@@ -69,7 +69,7 @@ class RankGrid:
         return dataclasses.replace(self, values=values)
 
     def majority(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """What most ranks have in common at each step; values that are not finite are passed over.
+        """What most ranks have in common at each step, of values that are finite or NaN.
 
         Returns:
             The median over ranks, their robust standard deviation around it, and the level which
