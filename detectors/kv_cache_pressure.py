@@ -9,7 +9,7 @@ import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
-from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding
+from rlprobe.rule import SINCE, Judged, Signal, Stretch, factor, finding
 
 
 class KVCachePressure(Detector):
@@ -92,7 +92,7 @@ class KVCachePressure(Detector):
         died = top >= self.full and stretch.state == "ended_run"
         usually = Severity.WARNING if climbing else Severity.INFO
         since = f" after {before:.0%} before" if climbing else " from the first rows on"
-        why = f", while completions grew {growth:.2g} times as long" if grew else ""
+        why = f", while completions grew {factor(growth)} times as long" if grew else ""
         return finding(
             self,
             stretch,

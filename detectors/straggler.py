@@ -9,7 +9,7 @@ import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
-from rlprobe.rule import SINCE, Judged, Period, RankGrid, Stretch, finding, number, together
+from rlprobe.rule import SINCE, Judged, Period, RankGrid, Stretch, factor, finding, number, together
 
 PHASES = ("compute", "forward", "backward", "forward_backward", "generation", "update")
 TIMES = ("step_time", *(f"time/{phase}" for phase in PHASES))
@@ -112,8 +112,9 @@ class Straggler(Detector):
         return finding(
             self,
             Period.over(group),
-            f"Rank {rank} of {ranks} is {usual / expected:.2g} times as slow as {compared}{SINCE}: "
-            f"{worst.signal.metric} {number(usual)} s against {number(expected)} s.",
+            f"Rank {rank} of {ranks} is {factor(usual / expected)} times as slow as "
+            f"{compared}{SINCE}: {worst.signal.metric} {number(usual)} s against "
+            f"{number(expected)} s.",
             variant="others" if many else "own_past",
             evidence=map(_evidence, group),
             remedies=(

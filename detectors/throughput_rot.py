@@ -10,7 +10,7 @@ import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
-from rlprobe.rule import Period, Signal, finding, number
+from rlprobe.rule import Period, Signal, factor, finding, number
 
 
 class ThroughputRot(Detector):
@@ -86,14 +86,14 @@ class ThroughputRot(Detector):
     def _finding(self, period: Period, levels: stats.FloatArray, longer: float) -> Finding:
         start, end = float(levels[0]), float(levels[-1])
         explained = self._length(end / start, longer)
-        grew = f"completions grew{'' if explained else ' only'} {longer:.2g} times as long"
+        grew = f"completions grew{'' if explained else ' only'} {factor(longer)} times as long"
         if math.isnan(longer):
             grew = "completion lengths are not logged"
         return finding(
             self,
             period,
-            f"Steps became {end / start:.2g} times as slow, {number(start)} s -> {number(end)} s; "
-            f"{grew}{', which explains it' if explained else ''}.",
+            f"Steps became {factor(end / start)} times as slow, {number(start)} s -> "
+            f"{number(end)} s; {grew}{', which explains it' if explained else ''}.",
             variant="length" if explained else "unexplained",
             confidence=0.7,
             evidence=(

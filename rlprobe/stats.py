@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlprobe import numbers
-
 if TYPE_CHECKING:
     from rlprobe import values as _values
 
@@ -365,10 +363,7 @@ def change_point(values: FloatArray) -> int | None:
     return int(rows[int(np.argmax(score)) + 1])
 
 
-# --- words ----------------------------------------------------------------------------------------
-
-
-number = numbers.short  # as detectors know it
+# --- scatter --------------------------------------------------------------------------------------
 
 
 def noise(values: FloatArray) -> float:

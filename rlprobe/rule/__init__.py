@@ -18,6 +18,8 @@ wording     an episode in words
 Everything is an array over a signal's rows (its logged steps) and costs time linear in them.
 """
 
+from rlprobe.numbers import factor
+from rlprobe.numbers import short as number
 from rlprobe.rule.episodes import (
     Change,
     Judged,
@@ -36,7 +38,6 @@ from rlprobe.rule.rollouts import groups, sampled_steps
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
 from rlprobe.rule.wording import SINCE, after, finding, listed, restore
-from rlprobe.stats import number
 
 __all__ = [
     "SINCE",
@@ -58,6 +59,7 @@ __all__ = [
     "concerns_gradients",
     "early",
     "equal",
+    "factor",
     "finding",
     "flat_shares",
     "groups",
