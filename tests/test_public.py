@@ -54,8 +54,12 @@ INNER_ROOMS = {
 EVERYTHING = """
 import importlib, json, pkgutil, types, rlprobe
 for module in pkgutil.walk_packages(rlprobe.__path__, "rlprobe."):
-    if module.name.rpartition(".")[2] not in {"__main__", "sitecustomize"}:
+    if module.name.rpartition(".")[2] in {"__main__", "sitecustomize"}:
+        continue
+    try:
         importlib.import_module(module.name)
+    except ModuleNotFoundError as error:  # torch and transformers are optional
+        assert not error.name.startswith("rlprobe"), error
 for name in rlprobe.__all__:
     getattr(rlprobe, name)
 print(json.dumps({
