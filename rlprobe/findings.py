@@ -6,7 +6,6 @@ import enum
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rlprobe import _display
 from rlprobe.values import Attempt, FloatArray, IntArray, Problem
 
 State = Literal["ongoing", "recovered", "ended_run"]
@@ -129,13 +128,19 @@ class Finding:
         return f"{self.detector}{variant}@{self.first_bad_step}{metric}"
 
     def __repr__(self) -> str:
+        from rlprobe import _display
+
         return _display.finding_repr(self)
 
     def __str__(self) -> str:
+        from rlprobe import _display
+
         return _display.finding_text(self)
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
+        from rlprobe import _display
+
         return _display.finding_html(self)
 
 
@@ -244,11 +249,17 @@ class ScanReport:
         return tuple(self.finding(incident.root) for incident in self.incidents)
 
     def __repr__(self) -> str:
+        from rlprobe import _display
+
         return _display.report_repr(self)
 
     def __str__(self) -> str:
+        from rlprobe import _display
+
         return _display.report_text(self)
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
+        from rlprobe import _display
+
         return _display.report_html(self)
