@@ -18,6 +18,7 @@ from rlprobe.findings import Evidence, Finding, Severity, State
 from rlprobe.values import Attempt, Event, Rollout, Series
 
 __all__ = [
+    "SECTIONS",
     "Attempt",
     "Constant",
     "Detector",
@@ -217,7 +218,15 @@ def rule(variant: str | None) -> Callable[[Judge], Judge]:
     return declared
 
 
-_COMPUTED, _NEXT = "How it is computed", "\n\nWhat to do"
+SECTIONS = (  # of a page, in this order
+    "What it detects",
+    "Why it matters",
+    "How it is computed",
+    "What to do",
+    "When it is wrong",
+    "References",
+)
+_COMPUTED, _NEXT = SECTIONS[2], f"\n\n{SECTIONS[3]}"
 
 
 @dataclass_transform(field_specifiers=(knob,), kw_only_default=True)

@@ -50,12 +50,12 @@ class MetricEncoder:
         start, size = 0, len(rows)
         for keys, block in itertools.groupby(rows, key=tuple):
             members = list(block)
-            for name, values, missing in self._block(keys, members):
+            for name, values, logged in self._block(keys, members):
                 if name not in columns:
                     columns[name] = (np.full(size, np.nan), np.zeros(size, dtype=np.bool_))
                 into, valid = columns[name]
                 into[start : start + len(members)] = values
-                valid[start : start + len(members)] = ~missing
+                valid[start : start + len(members)] = logged
             start += len(members)
         return columns
 
@@ -72,7 +72,7 @@ class MetricEncoder:
             columns = {key: (matrix[:, at], whole) for at, key in enumerate(keys)}
         aliases = schema.aliases()[self.framework or "generic"]
         for name, (values, logged) in aliases.apply(columns).items():
-            yield codec.metric_name(self.table, name), values, ~logged
+            yield codec.metric_name(self.table, name), values, logged
 
     def _careful(self, rows: list[dict[str, Any]]) -> dict[str, tuple[FloatArray, BoolArray]]:
         plain = [self._plain(row) for row in rows]
@@ -98,8 +98,8 @@ def _matrix(rows: list[dict[str, Any]]) -> FloatArray | None:
     """All values as a matrix (rows x keys); None if some value needs a closer look."""
     width = len(rows[0])
     try:
-        flat = itertools.chain.from_iterable(row.values() for row in rows)
-        matrix = np.fromiter(flat, np.float64, width * len(rows)).reshape(len(rows), width)
+        values = itertools.chain.from_iterable(row.values() for row in rows)
+        matrix = np.fromiter(values, np.float64, width * len(rows)).reshape(len(rows), width)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         return None
     # NumPy reads None as NaN; to us the one means "not logged", the other "was NaN".

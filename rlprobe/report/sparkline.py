@@ -64,13 +64,13 @@ def around(excerpt: Excerpt, last_bad: int, cells: int = CELLS[-1]) -> Onset:
     Short episodes are drawn value by value. Long ones are squeezed: each character then shows the
     value of its stretch farthest from the level before the onset, so that a spike survives.
     """
-    values = excerpt.values.tolist()
+    values = excerpt.values
     rows = [*excerpt.rows.tolist(), int(excerpt.rows[-1]) + 1]
     onset, size = excerpt.onset, rows[-1]
     end = max(onset + 1, int(np.searchsorted(excerpt.steps, last_bad, side="right")))
     first, last = in_view(rows[onset], rows[end] - rows[onset], size, cells)
     start, stop = rows.index(first), rows.index(last)
-    before = median(values[start:onset], values[onset]) if start else excerpt.before
+    before = median(values[start:onset], float(values[onset])) if start else excerpt.before
     stretches = edges(first, rows[onset], last, max(1, math.ceil((last - first) / cells)))
     places = [rows.index(row) for row in (*stretches, last)]
     entry = schema.metric(excerpt.metric)

@@ -28,7 +28,6 @@ from rlprobe.rule.episodes import (
     Stretch,
     known,
     stretch_from,
-    stretch_of,
     together,
 )
 from rlprobe.rule.events import concerns_gradients, is_signed, learns_by_reward, restarts
@@ -72,6 +71,5 @@ __all__ = [
     "restore",
     "sampled_steps",
     "stretch_from",
-    "stretch_of",
     "together",
 ]

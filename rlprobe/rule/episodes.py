@@ -298,7 +298,10 @@ class Judged:
         return self._stretches(stats.episodes(self.bad, gap=gap, least=least), slack)
 
     def _stretches(self, episodes: Iterable[stats.Episode], slack: int) -> tuple[Stretch, ...]:
-        stretches = (stretch_of(self.signal, episode, self.level) for episode in episodes)
+        stretches = (
+            Stretch(self.signal, e.start, e.end, e.recovered, sure=e.start, level=self.level)
+            for e in episodes
+        )
         if self.departed is None:
             return tuple(stretches)
         return tuple(stretch.extend_back(self.departed, slack=slack) for stretch in stretches)
@@ -307,11 +310,6 @@ class Judged:
         """The rows of a stretch that are surely bad."""
         rows: IntArray = np.flatnonzero(self.bad[stretch.rows]) + stretch.start
         return rows
-
-
-def stretch_of(signal: Signal, episode: stats.Episode, level: FloatArray | None = None) -> Stretch:
-    """A stretch of rows as an episode of a signal."""
-    return Stretch(signal, episode.start, episode.end, episode.recovered, episode.start, level)
 
 
 def stretch_from(signal: Signal, start: int, end: int | None = None) -> Stretch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -60,12 +60,12 @@ def excerpt(series: Series, first_bad: int, last_bad: int) -> Excerpt | None:
     end = max(onset + 1, int(np.searchsorted(series.steps, last_bad, side="right")))
     views = [in_view(onset, end - onset, size, cells) for cells in CELLS]
     start, stop = min(first for first, _ in views), max(last for _, last in views)
-    before = _median(series.values[start:onset], float(series.values[onset]))
+    before = median(series.values[start:onset], float(series.values[onset]))
     rows = list(range(start, stop)) if stop - start <= _WHOLE else _rows(start, onset, end, stop)
     values = series.values[rows]
     if len(rows) < stop - start:
         stretches = pairwise([*rows, stop])
-        values = np.array([_farthest(series.values[i:j], before) for i, j in stretches])
+        values = np.array([farthest(series.values[i:j], before) for i, j in stretches])
     return Excerpt(
         metric=series.name,
         steps=series.steps[rows],
@@ -101,30 +101,15 @@ def edges(start: int, onset: int, stop: int, size: int) -> list[int]:
     return rows if rows[0] == start else [start, *rows]
 
 
-def median(values: Sequence[float], fallback: float) -> float:
+def median(values: FloatArray, fallback: float) -> float:
     """The upper median of the finite values."""
-    finite = sorted(value for value in values if math.isfinite(value))
-    return finite[len(finite) // 2] if finite else fallback
-
-
-def farthest(values: Sequence[float], level: float) -> float:
-    """What stands for a stretch: a non-finite value, else the one farthest from a level."""
-    wild = next((value for value in values if not math.isfinite(value)), None)
-    if wild is not None:
-        return wild
-    return max(values, key=lambda value: abs(value - level)) if math.isfinite(level) else values[-1]
-
-
-# The same for whole columns: a long run has millions of rows.
-
-
-def _median(values: FloatArray, fallback: float) -> float:
     finite = values[np.isfinite(values)]
     middle = len(finite) // 2
     return float(np.partition(finite, middle)[middle]) if len(finite) else fallback
 
 
-def _farthest(values: FloatArray, level: float) -> float:
+def farthest(values: FloatArray, level: float) -> float:
+    """What stands for a stretch: a non-finite value, else the one farthest from a level."""
     wild = ~np.isfinite(values)
     if wild.any():
         return float(values[wild.argmax()])

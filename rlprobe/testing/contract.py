@@ -10,20 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from rlprobe.detector import Detector, Finding, Inconclusive, Severity
+from rlprobe.detector import SECTIONS, Detector, Finding, Inconclusive, Severity
 from rlprobe.scan.context import Context
 from rlprobe.scan.engine import missing_needs
 from rlprobe.testing.cases import KEYS, VERDICTS, Case, load_cases, run_of
 from rlprobe.testing.names import WatchedContext, misspelt, strange_metrics
 
-SECTIONS = (
-    "What it detects",
-    "Why it matters",
-    "How it is computed",
-    "What to do",
-    "When it is wrong",
-    "References",
-)
 _LONGEST_TITLE = 90
 _SHORT_RUN = 5  # rows
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
 from rlprobe import catalog, schema
 from rlprobe.detector import Detector
+from rlprobe.findings import Finding
 from rlprobe.scan.context import Context
 from rlprobe.values import Event, Series
 
@@ -79,7 +79,9 @@ class WatchedContext(Context):
         self.strange[f"asks for {what}, which means nothing"] = None
 
 
-def strange_metrics(finding: Any, context: Context, also: Collection[str] = ()) -> Iterator[str]:
+def strange_metrics(
+    finding: Finding, context: Context, also: Collection[str] = ()
+) -> Iterator[str]:
     """Metrics of a finding and its evidence that are neither known nor logged."""
     logged = {*context.run.steps.names, *context.run.ranks.names, *also, "samples", "step"}
     for name in (*finding.metrics, *(item.metric for item in finding.evidence)):
