@@ -59,7 +59,7 @@ def test_detection(framework: str | None, keys: list[str]) -> None:
         ("prime_rl", "train/agg/all/main/reward/mean", "reward_mean"),
         ("prime_rl", "train/agg/all/main/rewards/format/mean", "reward_component/format"),
         ("trl", "mean_reward", "reward_mean"),
-        ("trl", "rewards/margins", None),
+        ("trl", "rewards/margins", "preference_margin"),
         ("verl", "mean_reward", None),
         ("generic", "Training Loss", "loss"),
         ("generic", "Grad Norm", "grad_norm"),
