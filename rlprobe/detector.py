@@ -255,7 +255,7 @@ class Detector:
         for name, item in vars(cls).items():
             if isinstance(item, dataclasses.Field) and cls.__annotations__.get(name) == "float":
                 item.default = float(item.default)  # type: ignore[arg-type]
-        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Yield one finding per episode: by default, those of every rule in turn.
