@@ -90,7 +90,10 @@ def _offered() -> bool:
     for place in map(Path, sys.path):
         if place.is_file():  # an archive, which is not looked into
             return True
-        lists = (*place.glob("*.dist-info/entry_points.txt"), *place.glob("*.egg-info/entry_points.txt"))
+        lists = (
+            *place.glob("*.dist-info/entry_points.txt"),
+            *place.glob("*.egg-info/entry_points.txt"),
+        )
         if any(group in path.read_bytes() for path in lists):
             return True
     return False
