@@ -10,11 +10,12 @@ A mask is a boolean array over rows; an `Episode` is a stretch of rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from rlprobe.sorted_window import SortedWindow
 
 if TYPE_CHECKING:
     from rlprobe import values as _values
@@ -208,31 +209,21 @@ def _walk(
 ) -> tuple[FloatArray, FloatArray]:
     """Baseline before each block, learning from block to block (at most `blocks` of them)."""
     centers, spreads = np.full(len(middles), np.nan), np.full(len(middles), np.nan)
-    learnt: list[float] = []
-    inners: list[float] = []
-    center, sigma = math.nan, math.nan
+    learnt, inners = SortedWindow(window), SortedWindow(window)
+    center, sigma, count = math.nan, math.nan, 0
     for block, (middle, width) in enumerate(zip(middles.tolist(), inner.tolist(), strict=True)):
-        if len(learnt) >= warmup:
+        if count >= warmup:
             centers[block], spreads[block] = center, sigma
         if math.isnan(middle):
             continue
-        if len(learnt) >= warmup and not center - below <= middle <= center + above:
+        if count >= warmup and not center - below <= middle <= center + above:
             continue
-        learnt.append(middle)
-        inners.append(width)
-        center, sigma = _level(learnt[-window:], inners[-window:])
+        count += 1
+        learnt.add(middle)
+        inners.add(width)
+        center = learnt.median
+        sigma = math.hypot(SIGMA_PER_MAD * learnt.deviation(center), inners.median)
     return centers, spreads
-
-
-def _level(learnt: Sequence[float], inners: Sequence[float]) -> tuple[float, float]:
-    center = _middle(sorted(learnt))
-    between = SIGMA_PER_MAD * _middle(sorted([abs(value - center) for value in learnt]))
-    return center, math.hypot(between, _middle(sorted(inners)))
-
-
-def _middle(ordered: Sequence[float]) -> float:
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 # --- episodes -------------------------------------------------------------------------------------
