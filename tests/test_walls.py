@@ -18,6 +18,7 @@ BASE = {
     "exit_codes",
     "numbers",
     "repetition",
+    "sorted_window",
     "values",
     "findings",
     "_display",
