@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,16 +44,33 @@ def build_incidents(
     findings: Sequence[Finding], detectors: Mapping[str, type[Detector]], context: Context
 ) -> tuple[tuple[Finding, ...], tuple[Incident, ...]]:
     """The findings with `caused_by` set, in order of onset, and their incidents, worst first."""
+    linked = linked_by_cause(findings, detectors, context)
+    return linked, incidents_of(linked, lambda _: context)
+
+
+def linked_by_cause(
+    findings: Sequence[Finding], detectors: Mapping[str, type[Detector]], context: Context
+) -> tuple[Finding, ...]:
+    """The findings of one attempt and what led to it, with `caused_by` set, in order of onset."""
     causes = _Causes(detectors)
     linked: list[Finding] = []
     for finding in _in_causal_order(findings, causes):
         cause = _cause(finding, linked, causes, context)
         linked.append(replace(finding, caused_by=cause.key) if cause else finding)
-    linked = [_under_late_cause(finding, linked, causes, context) for finding in linked]
+    return tuple(_under_late_cause(finding, linked, causes, context) for finding in linked)
+
+
+def incidents_of(
+    linked: Sequence[Finding], context_of: Callable[[Finding], Context]
+) -> tuple[Incident, ...]:
+    """The incidents that linked findings make, worst first.
+
+    Args:
+        context_of: the run as the attempt of a root had left it.
+    """
     roots = [finding for finding in linked if finding.caused_by is None]
-    incidents = [_incident(root, linked, context) for root in roots]
-    incidents.sort(key=lambda item: (-item.severity, item.chain[0].step))
-    return tuple(linked), tuple(incidents)
+    incidents = [_incident(root, linked, context_of(root)) for root in roots]
+    return tuple(sorted(incidents, key=lambda item: (-item.severity, item.chain[0].step)))
 
 
 def _in_causal_order(findings: Sequence[Finding], causes: _Causes) -> list[Finding]:
@@ -106,15 +123,20 @@ def _cause(
 def _in_reach(cause: Finding, effect: Finding, causes: _Causes, context: Context) -> bool:
     """Whether the cause was still there when the effect began, or had been shortly before.
 
-    What has been there from the start, or is linked only through something that was not seen,
-    explains no more than what follows soon.
+    It belongs to the same attempt or to an earlier one. What has been there from the start, or is
+    linked only through something that was not seen, explains no more than what follows soon.
     """
     interval = context.interval
     chronic = cause.first_bad_step <= context.first_step + _SLACK_ROWS * interval
     direct = cause.detector in causes.direct(effect.detector)
     soon = effect.first_bad_step - cause.first_bad_step <= _FAR_ROWS * interval
     there = effect.first_bad_step <= cause.last_bad_step + _REACH_ROWS * interval
-    return there and (soon or (direct and not chronic))
+    return not _of_later_attempt(cause, effect) and there and (soon or (direct and not chronic))
+
+
+def _of_later_attempt(cause: Finding, effect: Finding) -> bool:
+    """What a later attempt shows is no cause of what an earlier one had shown."""
+    return cause.attempt > effect.attempt
 
 
 def _under_late_cause(
@@ -128,6 +150,7 @@ def _under_late_cause(
         cause
         for cause in findings
         if effect.first_bad_step < cause.first_bad_step <= latest
+        and not _of_later_attempt(cause, effect)
         and cause.severity >= effect.severity
         and cause.caused_by is None
         and _precedes(cause, effect, causes)
