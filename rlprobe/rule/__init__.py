@@ -13,6 +13,8 @@ ranks       one metric of all ranks, and what each is compared with
 flat        the share of groups whose rewards are all equal
 rollouts    which recorded steps are read, and what belongs to a group
 sampled     what rollouts show at the recorded steps, and the episodes of that
+spikes      rows far above what is usual before and after them, and what lasts
+gradients   where gradients are not finite, and whether their update was skipped
 events      what several rules ask of a run's events and of its kind
 wording     an episode in words
 
@@ -32,17 +34,27 @@ from rlprobe.rule.episodes import (
     stretch_from,
     together,
 )
-from rlprobe.rule.events import concerns_gradients, is_signed, learns_by_reward, restarts
+from rlprobe.rule.events import (
+    concerns_gradients,
+    concerns_weights,
+    is_signed,
+    learns_by_reward,
+    restarts,
+)
 from rlprobe.rule.flat import equal, flat_shares
+from rlprobe.rule.gradients import SKIPPING, BadGradients, names_in, skipped_updates
 from rlprobe.rule.ranks import RankGrid, all_steps
 from rlprobe.rule.rollouts import groups, sampled_steps
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
+from rlprobe.rule.spikes import Spikes, period
 from rlprobe.rule.wording import SINCE, after, finding, listed, restore
 
 __all__ = [
     "SINCE",
+    "SKIPPING",
     "WHOLE",
+    "BadGradients",
     "Best",
     "Change",
     "Judged",
@@ -55,10 +67,12 @@ __all__ = [
     "Shift",
     "Shown",
     "Signal",
+    "Spikes",
     "Stretch",
     "after",
     "all_steps",
     "concerns_gradients",
+    "concerns_weights",
     "early",
     "equal",
     "factor",
@@ -70,11 +84,14 @@ __all__ = [
     "leaps",
     "learns_by_reward",
     "listed",
+    "names_in",
     "number",
+    "period",
     "restarts",
     "restore",
     "sampled_steps",
     "shifts",
+    "skipped_updates",
     "stretch_from",
     "together",
 ]

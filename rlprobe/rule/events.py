@@ -5,13 +5,25 @@ from __future__ import annotations
 from rlprobe.detector import Event, RunContext
 from rlprobe.rule.signals import Signal
 
-GRADIENT_SOURCES = ("", "gradient", "grad", "weight", "weights", "parameter", "parameters")
+OF_WEIGHTS = ("weight", "param")
+OF_GRADIENTS = ("grad", "backward", *OF_WEIGHTS)
 BY_REWARD = ("reward", "policy_loss", "kl_", "approx_kl", "advantage", "value_loss", "entropy")
 
 
+def source_of(event: Event) -> str:
+    """What a `nan_detected` event is about: `gradient`, `loss`, …; "" if nothing is said."""
+    return str(event.data.get("source") or "")
+
+
 def concerns_gradients(event: Event) -> bool:
-    """Whether a `nan_detected` event is about gradients or weights."""
-    return str(event.data.get("source") or "").lower() in GRADIENT_SOURCES
+    """Whether a `nan_detected` event is about gradients or weights, as it is if nothing is said."""
+    source = source_of(event).lower()
+    return not source or source.startswith(OF_GRADIENTS) or source.endswith(".grad")
+
+
+def concerns_weights(event: Event) -> bool:
+    """Whether it is about the weights themselves: what they hold, no skipped update takes away."""
+    return source_of(event).lower().startswith(OF_WEIGHTS)
 
 
 def restarts(run: RunContext) -> list[int]:
