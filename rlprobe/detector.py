@@ -52,6 +52,11 @@ class RunContext(Protocol):
         ...
 
     @property
+    def algorithm(self) -> str | None:
+        """`GRPO`, `SFT`, `DPO`, …, as the run names it or its keys give it away."""
+        ...
+
+    @property
     def first_step(self) -> int:
         """First logged step of the run's lineage."""
         ...

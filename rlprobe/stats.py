@@ -363,6 +363,18 @@ def noise(values: FloatArray) -> float:
     return SIGMA_PER_MAD * median(steps) / math.sqrt(2)
 
 
+def past_quantile(values: FloatArray, share: float, blocks: int = 64) -> FloatArray:
+    """Quantile of the finite values before each row's block; NaN where there are none.
+
+    Args:
+        blocks: upper limit of the number of blocks, so that the cost stays linear.
+    """
+    size = max(1, math.ceil(len(values) / blocks))
+    starts = range(0, len(values), size)
+    levels = [quantile(values[: start : max(1, start // NOISE_ROWS)], share) for start in starts]
+    return _per_row(np.array(levels), size, len(values))
+
+
 def scatter(values: FloatArray) -> FloatArray:
     """The same before each row, from its past only."""
     steps = np.abs(np.diff(values, prepend=values[0]))

@@ -15,7 +15,8 @@ rollouts    which recorded steps are read, and what belongs to a group
 sampled     what rollouts show at the recorded steps, and the episodes of that
 spikes      rows far above what is usual before and after them, and what lasts
 gradients   where gradients are not finite, and whether their update was skipped
-events      what several rules ask of a run's events and of its kind
+losses      what kind of loss a run logs, and why that is believed
+events      what several rules ask of a run's events
 wording     an episode in words
 
 Everything is an array over a signal's rows (its logged steps) and costs time linear in them.
@@ -37,12 +38,11 @@ from rlprobe.rule.episodes import (
 from rlprobe.rule.events import (
     concerns_gradients,
     concerns_weights,
-    is_signed,
-    learns_by_reward,
     restarts,
 )
 from rlprobe.rule.flat import equal, flat_shares
 from rlprobe.rule.gradients import SKIPPING, BadGradients, names_in, skipped_updates
+from rlprobe.rule.losses import LossKind, training_loss
 from rlprobe.rule.ranks import RankGrid, all_steps
 from rlprobe.rule.rollouts import groups, sampled_steps
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
@@ -58,6 +58,7 @@ __all__ = [
     "Best",
     "Change",
     "Judged",
+    "LossKind",
     "Moment",
     "Past",
     "Period",
@@ -79,10 +80,8 @@ __all__ = [
     "finding",
     "flat_shares",
     "groups",
-    "is_signed",
     "known",
     "leaps",
-    "learns_by_reward",
     "listed",
     "names_in",
     "number",
@@ -94,4 +93,5 @@ __all__ = [
     "skipped_updates",
     "stretch_from",
     "together",
+    "training_loss",
 ]

@@ -1,13 +1,11 @@
-"""What several rules ask of a run's events and of its kind."""
+"""What several rules ask of a run's events."""
 
 from __future__ import annotations
 
 from rlprobe.detector import Event, RunContext
-from rlprobe.rule.signals import Signal
 
 OF_WEIGHTS = ("weight", "param")
 OF_GRADIENTS = ("grad", "backward", *OF_WEIGHTS)
-BY_REWARD = ("reward", "policy_loss", "kl_", "approx_kl", "advantage", "value_loss", "entropy")
 
 
 def source_of(event: Event) -> str:
@@ -32,13 +30,3 @@ def restarts(run: RunContext) -> list[int]:
     resumed = [event.step for event in run.events("resumed")]
     steps = {step for step in (*launches, *resumed) if step is not None}
     return sorted(step for step in steps if step > run.first_step)
-
-
-def learns_by_reward(run: RunContext) -> bool:
-    """Whether the loss is that of a policy gradient: around 0, signed, without a ratio."""
-    return any(run.names(prefix) for prefix in BY_REWARD)
-
-
-def is_signed(loss: Signal) -> bool:
-    """Whether a loss may be around or below 0, as that of a policy gradient is."""
-    return bool((loss.values < 0).any()) or learns_by_reward(loss.run)

@@ -34,6 +34,11 @@ class Context:
         """The framework that wrote the metrics, if known."""
         return self.run.info.framework
 
+    @property
+    def algorithm(self) -> str | None:
+        """The algorithm, if known."""
+        return self.run.info.algorithm
+
     @cached_property
     def _ends(self) -> dict[int, int]:
         frame = self.run.steps if len(self.run.steps) else self.run.ranks
