@@ -8,8 +8,10 @@
 
 signals     a metric over the logged steps, and what it was like before each of them
 changes     abrupt changes, against all changes that the signal made before
+drift       where a signal began, and where the drift to where it got set in
 episodes    where a rule says that it is bad, and the episodes of that
 ranks       one metric of all ranks, and what each is compared with
+learning    whether the reward still grows, whether it is at its top
 flat        the share of groups whose rewards are all equal
 rollouts    which recorded steps are read, and what belongs to a group
 sampled     what rollouts show at the recorded steps, and the episodes of that
@@ -25,6 +27,7 @@ Everything is an array over a signal's rows (its logged steps) and costs time li
 from rlprobe.numbers import factor
 from rlprobe.numbers import short as number
 from rlprobe.rule.changes import Shift, leaps, shifts
+from rlprobe.rule.drift import beginning, from_drift
 from rlprobe.rule.episodes import (
     Change,
     Judged,
@@ -35,13 +38,10 @@ from rlprobe.rule.episodes import (
     stretch_from,
     together,
 )
-from rlprobe.rule.events import (
-    concerns_gradients,
-    concerns_weights,
-    restarts,
-)
+from rlprobe.rule.events import concerns_gradients, concerns_weights, restarts, told_change
 from rlprobe.rule.flat import equal, flat_shares
 from rlprobe.rule.gradients import SKIPPING, BadGradients, names_in, skipped_updates
+from rlprobe.rule.learning import near_top, still_gains
 from rlprobe.rule.losses import LossKind, training_loss
 from rlprobe.rule.ranks import RankGrid, all_steps
 from rlprobe.rule.rollouts import groups, sampled_steps
@@ -72,6 +72,7 @@ __all__ = [
     "Stretch",
     "after",
     "all_steps",
+    "beginning",
     "concerns_gradients",
     "concerns_weights",
     "early",
@@ -79,11 +80,13 @@ __all__ = [
     "factor",
     "finding",
     "flat_shares",
+    "from_drift",
     "groups",
     "known",
     "leaps",
     "listed",
     "names_in",
+    "near_top",
     "number",
     "period",
     "restarts",
@@ -91,7 +94,9 @@ __all__ = [
     "sampled_steps",
     "shifts",
     "skipped_updates",
+    "still_gains",
     "stretch_from",
     "together",
+    "told_change",
     "training_loss",
 ]

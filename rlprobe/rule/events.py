@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlprobe.detector import Event, RunContext
 
+ON_PURPOSE = ("curriculum_changed", "lr_changed", "topology_changed")  # events of a change
 OF_WEIGHTS = ("weight", "param")
 OF_GRADIENTS = ("grad", "backward", *OF_WEIGHTS)
 
@@ -22,6 +23,14 @@ def concerns_gradients(event: Event) -> bool:
 def concerns_weights(event: Event) -> bool:
     """Whether it is about the weights themselves: what they hold, no skipped update takes away."""
     return source_of(event).lower().startswith(OF_WEIGHTS)
+
+
+def told_change(run: RunContext, step: int) -> str:
+    """What the run tells of a change of its own at a step or the one before, or ""."""
+    for event in run.events(*ON_PURPOSE):
+        if event.step is not None and step - run.interval <= event.step <= step:
+            return f"{event.kind}: {event.message}" if event.message else event.kind
+    return ""
 
 
 def restarts(run: RunContext) -> list[int]:
