@@ -8,6 +8,8 @@
 
 signals     a metric over the logged steps, and what it was like before each of them
 changes     abrupt changes, against all changes that the signal made before
+levels      slow drifts, against the beginning of the run
+rewards     what the parts of a reward are for, and what has been learnt
 drift       where a signal began, and where the drift to where it got set in
 episodes    where a rule says that it is bad, and the episodes of that
 ranks       one metric of all ranks, and what each is compared with
@@ -42,8 +44,10 @@ from rlprobe.rule.events import concerns_gradients, concerns_weights, restarts, 
 from rlprobe.rule.flat import equal, flat_shares
 from rlprobe.rule.gradients import SKIPPING, BadGradients, names_in, skipped_updates
 from rlprobe.rule.learning import near_top, still_gains
+from rlprobe.rule.levels import Levels, after_plateau, rise_at_end
 from rlprobe.rule.losses import LossKind, training_loss
 from rlprobe.rule.ranks import RankGrid, all_steps
+from rlprobe.rule.rewards import Learnt, is_auxiliary, is_task, learnt_since
 from rlprobe.rule.rollouts import groups, sampled_steps
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
@@ -58,6 +62,8 @@ __all__ = [
     "Best",
     "Change",
     "Judged",
+    "Learnt",
+    "Levels",
     "LossKind",
     "Moment",
     "Past",
@@ -71,6 +77,7 @@ __all__ = [
     "Spikes",
     "Stretch",
     "after",
+    "after_plateau",
     "all_steps",
     "beginning",
     "concerns_gradients",
@@ -82,8 +89,11 @@ __all__ = [
     "flat_shares",
     "from_drift",
     "groups",
+    "is_auxiliary",
+    "is_task",
     "known",
     "leaps",
+    "learnt_since",
     "listed",
     "names_in",
     "near_top",
@@ -91,6 +101,7 @@ __all__ = [
     "period",
     "restarts",
     "restore",
+    "rise_at_end",
     "sampled_steps",
     "shifts",
     "skipped_updates",
