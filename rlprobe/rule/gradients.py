@@ -150,7 +150,8 @@ def _scaler_backed_off(run: RunContext, steps: IntArray) -> BoolArray:
     """Where a dynamic loss scaler caught the overflow: it skipped the update and backed off."""
     above_floor = stats.at_steps(run.series("loss_scale"), steps) > 1
     skipped = stats.at_steps(run.series("update_skipped"), steps) > 0
-    return _scale_fell(run, steps) | (skipped & above_floor)
+    answered: BoolArray = _scale_fell(run, steps) | (skipped & above_floor)
+    return answered
 
 
 def _schedule_stood_still(run: RunContext, steps: IntArray) -> BoolArray:
@@ -167,4 +168,5 @@ def _schedule_stood_still(run: RunContext, steps: IntArray) -> BoolArray:
     for offset in (-1, 0):
         known = (place + offset >= 0) & (place + offset < len(moved))
         still |= known & ~moved[np.clip(place + offset, 0, len(moved) - 1)]
-    return still & (share >= _MOVES) & (high - low >= _AROUND // 2)
+    known_still: BoolArray = still & (share >= _MOVES) & (high - low >= _AROUND // 2)
+    return known_still
