@@ -44,7 +44,11 @@ Judge = TypeVar("Judge", bound=Callable[..., Any])
 
 
 class RunContext(Protocol):
-    """What a detector may ask of a run. Every series is of its lineage: the latest attempt wins."""
+    """What a detector may ask of a run. Every series is of its lineage: the latest attempt wins.
+
+    A run that was resumed is looked at more than once: as it is now, and as it was when an attempt
+    ended that a later one overtook; what came after that is then not there.
+    """
 
     @property
     def framework(self) -> str | None:
@@ -107,6 +111,14 @@ class RunContext(Protocol):
 
     def rollouts(self, step: int) -> tuple[Rollout, ...]:
         """Rollouts recorded at a step, group by group."""
+        ...
+
+    def abandoned_steps(self) -> tuple[int, ...]:
+        """Steps from the first one on at which a launch was overtaken, with recorded rollouts."""
+        ...
+
+    def abandoned(self, step: int) -> tuple[Rollout, ...]:
+        """Rollouts that the latest of the launches recorded that were overtaken by that step."""
         ...
 
 

@@ -101,7 +101,8 @@ class Finding:
             there on. Set by the engine, and no part of what makes two findings equal.
         onset_logged: whether `first_bad_step` is a step of the run's log; set by the engine.
         attempt: the launch that shows it: the one whose row it begins at, or a later one if the
-            rows up to the end of that one did not tell it yet; set by the engine.
+            rows up to the end of that one did not tell it yet. Set by the engine, where a detector
+            has not (0).
         resolved_by: the later attempt that went back before it and is clean past it; None where it
             is part of the run as it is, or where no later attempt has passed it. Set by the engine.
     """
@@ -123,7 +124,7 @@ class Finding:
     statement: str = ""
     excerpt: Excerpt | None = field(default=None, compare=False)
     onset_logged: bool = field(default=False, compare=False)
-    attempt: int = 1
+    attempt: int = 0
     resolved_by: int | None = None
 
     @property
@@ -185,7 +186,7 @@ class Incident:
 
     Attributes:
         root: `key` of the root finding.
-        severity: the highest severity in the chain.
+        severity: the highest severity in the chain, of what is not resolved where something is not.
         last_good_step: last logged step before the root's onset; None when the run began bad.
         ended_run: whether the run died of it.
         story: one paragraph that an engineer would send to the team.

@@ -34,8 +34,16 @@ def told_change(run: RunContext, step: int) -> str:
 
 
 def restarts(run: RunContext) -> list[int]:
-    """Steps after the first at which a launch took over or was resumed, ascending."""
-    launches = [attempt.first_step for attempt in run.attempts if attempt.number > 1]
-    resumed = [event.step for event in run.events("resumed")]
+    """Steps after the first at which a launch took over or was resumed, ascending.
+
+    A launch that says where it resumed is taken up at its first row.
+    """
+    began = {attempt.number: attempt.first_step for attempt in run.attempts}
+    launches = [step for number, step in began.items() if number > 1]
+    resumed = [
+        event.step
+        for event in run.events("resumed")
+        if event.step is not None and event.step > (began.get(event.attempt) or -1)
+    ]
     steps = {step for step in (*launches, *resumed) if step is not None}
     return sorted(step for step in steps if step > run.first_step)

@@ -1,6 +1,7 @@
 """A run in, a report out: which detectors can judge, what they find, what caused what.
 
 context     the run as detectors see it
+attempts    what of a run that was resumed is judged on its own, and what became of it
 engine      runs the catalogue and isolates what fails
 excerpts    what a reporter draws of a finding
 incidents   links findings by cause, finds the checkpoint to restore, tells the story

@@ -40,14 +40,6 @@ class _Causes:
         return frozenset(reached - {effect})
 
 
-def build_incidents(
-    findings: Sequence[Finding], detectors: Mapping[str, type[Detector]], context: Context
-) -> tuple[tuple[Finding, ...], tuple[Incident, ...]]:
-    """The findings with `caused_by` set, in order of onset, and their incidents, worst first."""
-    linked = linked_by_cause(findings, detectors, context)
-    return linked, incidents_of(linked, lambda _: context)
-
-
 def linked_by_cause(
     findings: Sequence[Finding], detectors: Mapping[str, type[Detector]], context: Context
 ) -> tuple[Finding, ...]:
@@ -63,14 +55,20 @@ def linked_by_cause(
 def incidents_of(
     linked: Sequence[Finding], context_of: Callable[[Finding], Context]
 ) -> tuple[Incident, ...]:
-    """The incidents that linked findings make, worst first.
+    """The incidents that linked findings make, worst first, those that are resolved last.
 
     Args:
         context_of: the run as the attempt of a root had left it.
     """
-    roots = [finding for finding in linked if finding.caused_by is None]
-    incidents = [_incident(root, linked, context_of(root)) for root in roots]
-    return tuple(sorted(incidents, key=lambda item: (-item.severity, item.chain[0].step)))
+    told: list[tuple[tuple[bool, int, bool, int], Incident]] = []
+    for root in linked:
+        if root.caused_by is None:
+            context = context_of(root)
+            incident = _incident(root, linked, context)
+            over = incident.resolved_by is not None
+            abandoned = context.upto is not None
+            told.append(((over, -incident.severity, abandoned, incident.chain[0].step), incident))
+    return tuple(incident for _, incident in sorted(told, key=lambda item: item[0]))
 
 
 def _in_causal_order(findings: Sequence[Finding], causes: _Causes) -> list[Finding]:
@@ -167,16 +165,26 @@ def _incident(root: Finding, findings: Sequence[Finding], context: Context) -> I
     first = min(f.first_bad_step for f in chain)
     last_good = _last_good(first, context)
     restore = find_restore(first, context)
+    resolved_by = _resolved_by(chain)
     ended = any(f.state == "ended_run" or f.detector == "CRASH" for f in chain)
     return Incident(
         root=root.key,
-        severity=max(f.severity for f in chain),
+        severity=max(f.severity for f in chain if resolved_by or not f.resolved_by),
         chain=links,
         last_good_step=last_good,
         restore=restore,
         ended_run=ended and context.ended,
-        story=_story(chain, _came_before(first, context), last_good, restore),
+        story=_story(chain, _came_before(first, context), last_good, restore, resolved_by),
+        attempt=root.attempt,
+        resolved_by=resolved_by,
     )
+
+
+def _resolved_by(chain: Sequence[Finding]) -> int | None:
+    """The attempt that is clean past all of it; what is only worth knowing keeps nothing open."""
+    harmful = [f.resolved_by for f in chain if f.severity >= Severity.WARNING]
+    known = [number for number in harmful or [f.resolved_by for f in chain] if number]
+    return max(known) if known and len(known) == len(harmful or chain) else None
 
 
 def _chain(root: Finding, findings: Sequence[Finding]) -> list[Finding]:
@@ -227,16 +235,23 @@ def _came_before(first_bad_step: int, context: Context) -> Event | None:
 
 
 def _story(
-    chain: Sequence[Finding], before: Event | None, last_good: int | None, restore: Restore | None
+    chain: Sequence[Finding],
+    before: Event | None,
+    last_good: int | None,
+    restore: Restore | None,
+    resolved_by: int | None,
 ) -> str:
     """What happened, what followed, where to go back to, what to change: one paragraph."""
     root = chain[0]
-    sentences = [f"From step {root.first_bad_step:,}: {_sentence(_stated(root))}"]
+    where = f", in attempt {root.attempt}" if root.attempt > 1 or resolved_by else ""
+    sentences = [f"From step {root.first_bad_step:,}{where}: {_sentence(_stated(root))}"]
     if before is not None:
         sentences.append(_prelude(before, root.first_bad_step))
     sentences += _consequences(chain)
     if last_good is not None:
         sentences.append(f"The last good step is {last_good:,}.")
+    if resolved_by is not None:
+        return " ".join([*sentences, f"Attempt {resolved_by} got past it without: resolved."])
     if restore is not None:
         sentences.append(_way_back(restore))
     if root.remedies:

@@ -21,6 +21,7 @@ from rlprobe.store.run import RunInfo
 from rlprobe.values import Attempt, BoolArray, Event, IntArray, Problem, Rollout
 
 _LONG = 200_000  # rows from which two threads read faster than one
+_KEPT_ROLLOUTS = 64_000_000  # bytes, about, of rollouts that were read and are kept
 _EAGER_SHARDS = 64  # above this, opening every shard once per metric costs more than memory
 
 
@@ -33,6 +34,8 @@ class Recording:
         self.path = path
         self._manifest = manifest.read(path)
         self._problems: list[Problem] = []
+        self._kept: dict[int, tuple[Rollout, ...]] = {}
+        self._kept_size = 0
         if not self._manifest:
             self._problems.append(
                 Problem(str(path / layout.MANIFEST), "missing or torn; the tables are read without")
@@ -119,7 +122,23 @@ class Recording:
         return tuple(int(step) for step in np.unique(np.concatenate(self._sample_steps)))
 
     def rollouts(self, step: int) -> tuple[Rollout, ...]:
-        """Rollouts of one step, group by group, all attempts. Ring copies are told only once."""
+        """Rollouts of one step, group by group, all attempts. Ring copies are told only once.
+
+        Several detectors read the same steps: what was read is kept, up to a size.
+        """
+        if step not in self._kept:
+            found = self._read_rollouts(step)
+            self._kept_size += sum(
+                len(one.completion or "") + len(one.prompt or "") for one in found
+            )
+            self._kept_size += 1_000 * len(found)
+            if self._kept_size > _KEPT_ROLLOUTS:
+                self._kept.clear()
+                self._kept_size = 0
+            self._kept[step] = found
+        return self._kept[step]
+
+    def _read_rollouts(self, step: int) -> tuple[Rollout, ...]:
         rollouts: dict[str, Rollout] = {}
         for file, steps in zip(self._sample_files, self._sample_steps, strict=True):
             if (steps == step).any():

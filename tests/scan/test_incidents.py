@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rlprobe.detector import Detector, Event, Evidence, Finding, RunContext, Severity, State
 from rlprobe.findings import Incident
 from rlprobe.scan.context import Context
-from rlprobe.scan.incidents import build_incidents
+from rlprobe.scan.incidents import incidents_of, linked_by_cause
 from tests.scan.test_engine import checkpoint, run_of
 
 WARNING, CRITICAL, INFO = Severity.WARNING, Severity.CRITICAL, Severity.INFO
@@ -61,7 +61,8 @@ def found(
 
 def told(*findings: Finding, events: tuple[Event, ...] = ()) -> list[Incident]:
     context = Context(run_of({"loss": [1.0] * 200}, events))
-    return list(build_incidents(findings, CATALOGUE, context)[1])
+    linked = linked_by_cause(findings, CATALOGUE, context)
+    return list(incidents_of(linked, lambda _: context))
 
 
 def chain(incident: Incident) -> list[tuple[str, int]]:
