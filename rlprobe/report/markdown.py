@@ -76,13 +76,18 @@ def _row(report: ScanReport, incident: Incident) -> str:
     root = report.finding(incident.root)
     said = escape.markdown(root.summary[:_SUMMARY])
     step = numbers.count(root.first_bad_step)
-    return f"| {incident.severity.label} | {escape.code(root.detector)} | {step} | {said} |"
+    word = incident.severity.label
+    if incident.resolved_by is not None:
+        word = f"resolved ({word})"
+        said += f" Resolved by attempt {incident.resolved_by}."
+    step += f" (attempt {root.attempt})" if root.attempt > 1 or incident.resolved_by else ""
+    return f"| {word} | {escape.code(root.detector)} | {step} | {said} |"
 
 
 def _details(report: ScanReport) -> list[str]:
     lines: list[str] = []
     for incident in report.incidents[:_ROWS]:
-        if incident.severity > Severity.INFO:
+        if incident.severity > Severity.INFO and incident.resolved_by is None:
             lines += _detail(report, incident)
     return lines
 

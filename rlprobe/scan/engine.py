@@ -182,7 +182,8 @@ def _verdict(
         entry.state in {"clean", "fired"} and not detectors[entry.detector].facts_only
         for entry in coverage
     )
-    return "pass" if judged else "not_judged"
+    failed = any(entry.state == "failed" for entry in coverage)
+    return "pass" if judged and not failed else "not_judged"
 
 
 def _summary(run: Run, context: Context) -> RunSummary:
