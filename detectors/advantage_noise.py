@@ -71,6 +71,7 @@ class AdvantageNoise(Detector):
         *((spread, "grad_norm") for spread in _SPREADS),
         ("zero_variance_group_fraction", "grad_norm"),
     )
+    stage = "advantage"
     caused_by = ("ZERO_VARIANCE", "REWARD_COLLAPSE", "REWARD_HACKING", "FORMAT_GAMING")
 
     noise: float = knob(

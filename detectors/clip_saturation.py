@@ -41,6 +41,7 @@ class ClipSaturation(Detector):
     id = "CLIP_SATURATION"
     severity = Severity.WARNING
     needs = (("clip_fraction",), ("clip_fraction_low", "clip_fraction_high"))
+    stage = "policy"
     caused_by = ("POLICY_MISMATCH", "ADVANTAGE_NOISE", "GRAD_PATHOLOGY", "RESTART_DISCONTINUITY")
 
     share: float = knob(0.3, "share of clipped tokens", minimum=0.01, maximum=1)

@@ -110,6 +110,7 @@ class DataReplay(Detector):
     severity = Severity.WARNING
     facts_only = True
     needs = (("samples",),)
+    stage = "machine"
     caused_by = ("RESTART_DISCONTINUITY",)
 
     share: float = knob(0.5, "share of known prompts that is a replay", minimum=0.1, maximum=1)

@@ -58,6 +58,7 @@ class DeadGradient(Detector):
         ("grad_norm", "reward_group_std_mean"),
         ("grad_norm", "reward_std"),
     )
+    stage = "gradient"
     caused_by = ()  # weights that do not move are a root by nature
 
     flat_share: float = knob(0.8, "share of flat groups that leaves something to learn", maximum=1)

@@ -69,8 +69,10 @@ class Divergence(Detector):
     id = "DIVERGENCE"
     severity = Severity.CRITICAL
     needs = (("loss",), ("policy_loss",), ("token_accuracy",), ("eval/loss",), ("eval/ppl",))
+    stage = "loss"
     caused_by = (
         "LOSS_SPIKE",
+        "GRAD_PATHOLOGY",
         "LOSS_SCALE_COLLAPSE",
         "ADVANTAGE_NOISE",
         "POLICY_MISMATCH",

@@ -46,6 +46,7 @@ class EntropyCollapse(Detector):
     id = "ENTROPY_COLLAPSE"
     severity = Severity.WARNING
     needs = (("entropy",),)
+    stage = "policy"
     caused_by = (
         "REWARD_HACKING",
         "GRAD_PATHOLOGY",

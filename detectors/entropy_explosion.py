@@ -48,6 +48,7 @@ class EntropyExplosion(Detector):
     id = "ENTROPY_EXPLOSION"
     severity = Severity.CRITICAL
     needs = (("entropy",),)
+    stage = "policy"
     caused_by = (
         "POLICY_MISMATCH",
         "GRAD_PATHOLOGY",

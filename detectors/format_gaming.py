@@ -80,7 +80,14 @@ class FormatGaming(Detector):
     id = "FORMAT_GAMING"
     severity = Severity.WARNING
     needs = ((f"{FAMILY}*",), ("samples",))
-    caused_by = ("REWARD_COLLAPSE", "KL_BLOWUP", "ENTROPY_COLLAPSE", "RESTART_DISCONTINUITY")
+    stage = "reward"
+    caused_by = (
+        "ZERO_VARIANCE",
+        "REWARD_COLLAPSE",
+        "KL_BLOWUP",
+        "ENTROPY_COLLAPSE",
+        "RESTART_DISCONTINUITY",
+    )
 
     rows: int = knob(10, "rows in a row without task reward", unit="rows", minimum=3)
 

@@ -72,12 +72,14 @@ class GradPathology(Detector):
     id = "GRAD_PATHOLOGY"
     severity = Severity.CRITICAL
     needs = (("grad_norm",), ("nan_count",), ("inf_count",), ("event:nan_detected",))
+    stage = "gradient"
     caused_by = (
         "ZERO_VARIANCE",
         "ADVANTAGE_NOISE",
         "POLICY_MISMATCH",
         "LOSS_SPIKE",
         "DIVERGENCE",
+        "NONFINITE_METRIC",
         "VALUE_DIVERGENCE",
         "LOSS_SCALE_COLLAPSE",
         "NONFINITE_METRIC",

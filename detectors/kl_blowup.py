@@ -84,6 +84,7 @@ class KLBlowup(Detector):
     id = "KL_BLOWUP"
     severity = Severity.CRITICAL
     needs = (("kl_mean",), ("approx_kl",), ("mismatch_kl",))
+    stage = "policy"
     caused_by = (
         "GRAD_PATHOLOGY",
         "ADVANTAGE_NOISE",

@@ -43,6 +43,7 @@ class KVCachePressure(Detector):
     severity = Severity.CRITICAL
     facts_only = True
     needs = (("kv_cache_usage",),)
+    stage = "rollout"
     caused_by = (
         "LENGTH_EXPLOSION",
         "TRUNCATION",

@@ -42,6 +42,7 @@ class LengthCollapse(Detector):
     id = "LENGTH_COLLAPSE"
     severity = Severity.CRITICAL
     needs = (("completion_length_mean",),)
+    stage = "rollout"
     caused_by = (
         "REWARD_HACKING",
         "FORMAT_GAMING",

@@ -70,6 +70,7 @@ class LengthExplosion(Detector):
     id = "LENGTH_EXPLOSION"
     severity = Severity.CRITICAL
     needs = (("completion_length_mean",),)
+    stage = "rollout"
     caused_by = (
         "REPETITION_LOOP",
         "KL_BLOWUP",

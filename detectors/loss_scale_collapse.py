@@ -48,6 +48,7 @@ class LossScaleCollapse(Detector):
     id = "LOSS_SCALE_COLLAPSE"
     severity = Severity.CRITICAL
     needs = (("loss_scale",),)
+    stage = "gradient"
     caused_by = ("LOSS_SPIKE", "DIVERGENCE", "NONFINITE_METRIC", "GRAD_PATHOLOGY", "RANK_OUTLIER")
 
     halvings: float = knob(4, "halvings in one stretch", minimum=2)

@@ -69,8 +69,11 @@ class LossSpike(Detector):
     id = "LOSS_SPIKE"
     severity = Severity.WARNING
     needs = (("loss",), ("policy_loss",))
+    stage = "loss"
     caused_by = (
         "ADVANTAGE_NOISE",
+        "GRAD_PATHOLOGY",
+        "DIVERGENCE",
         "POLICY_MISMATCH",
         "REWARD_HACKING",
         "RANK_OUTLIER",

@@ -59,6 +59,7 @@ class PolicyMismatch(Detector):
     id = "POLICY_MISMATCH"
     severity = Severity.CRITICAL
     needs = (("is_ratio_mean",), ("logprob_diff_mean",), ("mismatch_kl",), ("is_ess",))
+    stage = "machine"
     caused_by = (
         "GRAD_PATHOLOGY",
         "NONFINITE_METRIC",

@@ -90,6 +90,7 @@ class RankOutlier(Detector):
     id = "RANK_OUTLIER"
     severity = Severity.CRITICAL
     needs = tuple(("ranks", name) for name in (*PLAIN, *BY_RATIO))
+    stage = "machine"
     caused_by = ("RESTART_DISCONTINUITY",)
 
     sigma: float = knob(8, "robust standard deviations that are off", minimum=3)

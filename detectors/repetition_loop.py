@@ -66,6 +66,7 @@ class RepetitionLoop(Detector):
     severity = Severity.CRITICAL
     facts_only = True
     needs = (("samples",), ("repetition_rate",))
+    stage = "rollout"
     caused_by = (
         "KL_BLOWUP",
         "ADVANTAGE_NOISE",

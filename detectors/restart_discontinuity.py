@@ -87,6 +87,7 @@ class RestartDiscontinuity(Detector):
 
     id = "RESTART_DISCONTINUITY"
     severity = Severity.WARNING
+    stage = "machine"
     facts_only = True
 
     sigma: float = knob(8, "robust standard deviations that are a jump", minimum=3)

@@ -63,6 +63,7 @@ class RewardCollapse(Detector):
     id = "REWARD_COLLAPSE"
     severity = Severity.CRITICAL
     needs = (("reward_mean",),)
+    stage = "reward"
     caused_by = (
         "GRAD_PATHOLOGY",
         "NONFINITE_METRIC",
@@ -80,6 +81,7 @@ class RewardCollapse(Detector):
         "DIVERGENCE",
         "LOSS_SPIKE",
         "ADVANTAGE_NOISE",
+        "ZERO_VARIANCE",
         "RESTART_DISCONTINUITY",
         "RANK_OUTLIER",
     )

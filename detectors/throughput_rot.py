@@ -45,6 +45,7 @@ class ThroughputRot(Detector):
     severity = Severity.INFO
     facts_only = True
     needs = (("step_time",),)
+    stage = "rollout"
     caused_by = ("LENGTH_EXPLOSION", "KV_CACHE_PRESSURE", "STRAGGLER")
 
     ratio: float = knob(1.5, "times the step time of the start", minimum=1.1)

@@ -45,6 +45,7 @@ class ValueDivergence(Detector):
     id = "VALUE_DIVERGENCE"
     severity = Severity.WARNING
     needs = (("explained_variance",), ("value_loss",))
+    stage = "loss"
     caused_by = (
         "REWARD_HACKING",
         "REWARD_COLLAPSE",

@@ -102,6 +102,7 @@ class ZeroVariance(Detector):
         ("reward_mean",),
         ("samples",),
     )
+    stage = "groups"
     caused_by = (
         "TRUNCATION",
         "LENGTH_EXPLOSION",

@@ -11,7 +11,17 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, dataclass_transform
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Protocol,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+)
 
 from rlprobe.errors import ConfigError, Inconclusive
 from rlprobe.findings import Evidence, Finding, Severity, State
@@ -19,6 +29,7 @@ from rlprobe.values import Attempt, Event, Rollout, Series
 
 __all__ = [
     "SECTIONS",
+    "STAGES",
     "Attempt",
     "Constant",
     "Detector",
@@ -32,6 +43,7 @@ __all__ = [
     "RunContext",
     "Series",
     "Severity",
+    "Stage",
     "State",
     "fixed",
     "knob",
@@ -41,6 +53,20 @@ __all__ = [
 
 T = TypeVar("T")
 Judge = TypeVar("Judge", bound=Callable[..., Any])
+
+
+Stage = Literal[
+    "machine",
+    "groups",
+    "advantage",
+    "reward",
+    "gradient",
+    "loss",
+    "policy",
+    "rollout",
+    "outcome",
+]
+STAGES: tuple[Stage, ...] = get_args(Stage)  # in the order in which trouble travels through a step
 
 
 class RunContext(Protocol):
@@ -257,6 +283,11 @@ class Detector:
             ranks or more with values of their own) that together suffice. A name ending in `/*`
             asks for any metric of that family. An empty tuple means that the detector always runs.
         caused_by: ids of pathologies that may be the cause of this one.
+        stage: where in a training step it shows: `machine` (the launch, the ranks, the engine),
+            `groups` (how far rewards differ within a group), `advantage`, `reward` (on average, and
+            for what), `gradient`, `loss`, `policy` (KL, entropy, clipping), `rollout` (lengths,
+            repetition, the cache), `outcome`. Of two pathologies that may cause each other and
+            begin within two rows, the one of the earlier stage is the cause.
         facts_only: it knows only facts (a NaN, a crash) and no statistics: finding nothing does
             not yet mean that the run was judged.
     """
@@ -265,6 +296,7 @@ class Detector:
     severity: ClassVar[Severity]
     needs: ClassVar[tuple[tuple[str, ...], ...]] = ()
     caused_by: ClassVar[tuple[str, ...]] = ()
+    stage: ClassVar[Stage] = "outcome"
     facts_only: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:

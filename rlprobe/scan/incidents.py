@@ -2,54 +2,33 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from rlprobe.detector import Detector
 from rlprobe.findings import Finding, Incident, Link, Restore, Severity
+from rlprobe.scan.causal_order import SLACK_ROWS, CausalOrder, Causes
 from rlprobe.scan.context import Context
 from rlprobe.values import Event
 
 _REACH_ROWS = 25  # logged rows after the end of a cause in which a consequence may still begin
-_SLACK_ROWS = 2  # logged rows by which a consequence may seem to begin before its cause
 _FAR_ROWS = 100  # logged rows after the onset of a cause, where something in between was not seen
 _NOTABLE = ("curriculum_changed", "lr_changed", "topology_changed", "resumed")
 _TOLD = 10  # consequences told in a story
-
-
-@dataclass(frozen=True, eq=False)
-class _Causes:
-    """Declared cause edges, and those that follow when a pathology in between was not seen."""
-
-    detectors: Mapping[str, type[Detector]]
-
-    def direct(self, effect: str) -> frozenset[str]:
-        detector = self.detectors.get(effect)
-        return frozenset(detector.caused_by) if detector else frozenset()
-
-    @functools.cache  # noqa: B019 - lives as long as one scan
-    def all(self, effect: str) -> frozenset[str]:
-        reached: set[str] = set()
-        frontier = set(self.direct(effect))
-        while frontier:
-            reached |= frontier
-            frontier = {cause for known in frontier for cause in self.direct(known)} - reached
-        return frozenset(reached - {effect})
 
 
 def linked_by_cause(
     findings: Sequence[Finding], detectors: Mapping[str, type[Detector]], context: Context
 ) -> tuple[Finding, ...]:
     """The findings of one attempt and what led to it, with `caused_by` set, in order of onset."""
-    causes = _Causes(detectors)
+    order = CausalOrder(Causes(detectors), context)
     linked: list[Finding] = []
-    for finding in _in_causal_order(findings, causes):
-        cause = _cause(finding, linked, causes, context)
+    for finding in order.of(findings):
+        cause = _cause(finding, linked, order)
         linked.append(replace(finding, caused_by=cause.key) if cause else finding)
-    return tuple(_under_late_cause(finding, linked, causes, context) for finding in linked)
+    return tuple(sorted(linked, key=lambda finding: finding.first_bad_step))
 
 
 def incidents_of(
@@ -71,37 +50,7 @@ def incidents_of(
     return tuple(incident for _, incident in sorted(told, key=lambda item: item[0]))
 
 
-def _in_causal_order(findings: Sequence[Finding], causes: _Causes) -> list[Finding]:
-    """By onset; at one step, a cause before what it may cause, then the more severe."""
-    by_step: dict[int, list[Finding]] = {}
-    for finding in findings:
-        by_step.setdefault(finding.first_bad_step, []).append(finding)
-    return [finding for step in sorted(by_step) for finding in _at_one_step(by_step[step], causes)]
-
-
-def _at_one_step(findings: Sequence[Finding], causes: _Causes) -> list[Finding]:
-    rest = sorted(findings, key=lambda f: (-f.severity, -f.confidence, f.detector, f.key))
-    ordered: list[Finding] = []
-    while rest:
-        free = (f for f in rest if not any(_precedes(other, f, causes) for other in rest))
-        chosen = next(free, rest[0])
-        rest.remove(chosen)
-        ordered.append(chosen)
-    return ordered
-
-
-def _precedes(cause: Finding, effect: Finding, causes: _Causes) -> bool:
-    """Whether the catalogue puts one before the other, and the milder does not hide the worse."""
-    return (
-        cause.severity >= effect.severity
-        and cause.detector in causes.direct(effect.detector)
-        and effect.detector not in causes.direct(cause.detector)
-    )
-
-
-def _cause(
-    effect: Finding, earlier: Sequence[Finding], causes: _Causes, context: Context
-) -> Finding | None:
+def _cause(effect: Finding, earlier: Sequence[Finding], order: CausalOrder) -> Finding | None:
     """The nearest earlier finding that may have caused this one; direct edges are preferred.
 
     What is only worth knowing is hung on nothing but a direct cause.
@@ -110,50 +59,33 @@ def _cause(
         cause
         for cause in earlier
         if cause.severity >= Severity.WARNING
-        and cause.detector in causes.all(effect.detector)
-        and _in_reach(cause, effect, causes, context)
+        and cause.detector in order.causes.all(effect.detector)
+        and _in_reach(cause, effect, order)
     ]
-    direct = [cause for cause in possible if cause.detector in causes.direct(effect.detector)]
+    direct = [cause for cause in possible if order.causes.leads(cause, effect)]
     nearest = direct if direct or effect.severity is Severity.INFO else possible
     return max(reversed(nearest), key=lambda cause: cause.first_bad_step, default=None)
 
 
-def _in_reach(cause: Finding, effect: Finding, causes: _Causes, context: Context) -> bool:
+def _in_reach(cause: Finding, effect: Finding, order: CausalOrder) -> bool:
     """Whether the cause was still there when the effect began, or had been shortly before.
 
     It belongs to the same attempt or to an earlier one. What has been there from the start, or is
     linked only through something that was not seen, explains no more than what follows soon.
     """
-    interval = context.interval
-    chronic = cause.first_bad_step <= context.first_step + _SLACK_ROWS * interval
-    direct = cause.detector in causes.direct(effect.detector)
+    context, interval = order.context, order.context.interval
+    chronic = cause.first_bad_step <= context.first_step + SLACK_ROWS * interval
+    direct = order.causes.leads(cause, effect)
+    begun = cause.first_bad_step <= effect.first_bad_step or order.ahead(cause, effect)
     soon = effect.first_bad_step - cause.first_bad_step <= _FAR_ROWS * interval
     there = effect.first_bad_step <= cause.last_bad_step + _REACH_ROWS * interval
-    return not _of_later_attempt(cause, effect) and there and (soon or (direct and not chronic))
+    of_its_time = begun and there and not _of_later_attempt(cause, effect)
+    return of_its_time and (soon or (direct and not chronic))
 
 
 def _of_later_attempt(cause: Finding, effect: Finding) -> bool:
     """What a later attempt shows is no cause of what an earlier one had shown."""
     return cause.attempt > effect.attempt
-
-
-def _under_late_cause(
-    effect: Finding, findings: Sequence[Finding], causes: _Causes, context: Context
-) -> Finding:
-    """A root whose direct cause was seen a row or two after it becomes a consequence of that."""
-    if effect.caused_by is not None or effect.severity < Severity.WARNING:
-        return effect
-    latest = effect.first_bad_step + _SLACK_ROWS * context.interval
-    late = [
-        cause
-        for cause in findings
-        if effect.first_bad_step < cause.first_bad_step <= latest
-        and not _of_later_attempt(cause, effect)
-        and cause.severity >= effect.severity
-        and cause.caused_by is None
-        and _precedes(cause, effect, causes)
-    ]
-    return replace(effect, caused_by=late[0].key) if late else effect
 
 
 def _incident(root: Finding, findings: Sequence[Finding], context: Context) -> Incident:
