@@ -164,7 +164,9 @@ class LossScaleCollapse(Detector):
             evidence=(
                 stretch.at_onset(start),
                 stretch.in_all(lowest, start, "lowest"),
-                Evidence("update_skipped", None, skipped, note="rows whose update was skipped")
+                Evidence(
+                    "update_skipped", None, float(skipped), note="rows whose update was skipped"
+                )
                 if skipped
                 else None,
             ),
@@ -179,7 +181,8 @@ class LossScaleCollapse(Detector):
 def _sentence(variant: str, start: float, lowest: float, skipped: int, rows: int) -> str:
     fell = f"from {number(start)} to {number(lowest)}{SINCE}"
     if variant == "floor":
-        lost = f", with the update skipped on {skipped:,} of {rows:,} rows" if skipped else ""
+        of = f" on {skipped:,} of {rows:,} rows" if rows > 1 else ""
+        lost = f", with the update skipped{of}" if skipped else ""
         return f"The fp16 loss scale sits at its floor of {number(lowest)}{SINCE}{lost}."
     if variant == "halving":
         return (

@@ -18,6 +18,7 @@ WATCHED = ("grad_norm", "grad_norm_critic", *COUNTS)
 SKIPPING = {"verl": "verl", "slime": "slime", "areal": "AReaL"}  # they skip a non-finite update
 _AROUND = 8  # rows on either side that tell whether the learning rate moves on every row
 _MOVES = 0.8  # share of them on which it does
+_SAME = 1e-6  # part of a learning rate by which it may differ from itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +151,7 @@ def _scaler_backed_off(run: RunContext, steps: IntArray) -> BoolArray:
     """Where a dynamic loss scaler caught the overflow: it skipped the update and backed off."""
     above_floor = stats.at_steps(run.series("loss_scale"), steps) > 1
     skipped = stats.at_steps(run.series("update_skipped"), steps) > 0
-    answered: BoolArray = _scale_fell(run, steps) | (skipped & above_floor)
-    return answered
+    return _scale_fell(run, steps) | (skipped & above_floor)
 
 
 def _schedule_stood_still(run: RunContext, steps: IntArray) -> BoolArray:
@@ -160,7 +160,7 @@ def _schedule_stood_still(run: RunContext, steps: IntArray) -> BoolArray:
     still = np.zeros(len(steps), dtype=np.bool_)
     if lr is None or run.interval != 1 or len(lr) < _AROUND:
         return still
-    moved = np.diff(lr.values) != 0  # row i to row i + 1
+    moved = np.abs(np.diff(lr.values)) > _SAME * np.abs(lr.values[1:])  # row i to row i + 1
     total = np.concatenate(([0], np.cumsum(moved)))
     place = np.searchsorted(lr.steps, steps)
     low, high = np.clip(place - _AROUND, 0, len(moved)), np.clip(place + _AROUND, 0, len(moved))
@@ -168,5 +168,5 @@ def _schedule_stood_still(run: RunContext, steps: IntArray) -> BoolArray:
     for offset in (-1, 0):
         known = (place + offset >= 0) & (place + offset < len(moved))
         still |= known & ~moved[np.clip(place + offset, 0, len(moved) - 1)]
-    known_still: BoolArray = still & (share >= _MOVES) & (high - low >= _AROUND // 2)
-    return known_still
+    result: BoolArray = still & (share >= _MOVES) & (high - low >= _AROUND // 2)
+    return result
