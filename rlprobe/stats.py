@@ -337,6 +337,28 @@ def drift_onset(z: FloatArray, row: int, *, allowance: float = 1.0, reach: int =
     return min(row, first + lowest)
 
 
+def descent_onset(values: FloatArray, row: int, *, width: int = 8, reach: int = 32) -> int:
+    """Row at which the fall that leads to `row` began: the first below where it came from.
+
+    Where it came from is the highest mean of `width` rows, up to scatter and less than one of
+    them can do. It is looked for among `reach` rows, and farther back for as long as those begin at
+    their highest: an earlier level, higher and left long ago, is another matter.
+
+    Args:
+        values: finite.
+        row: a row that the fall has reached.
+    """
+    usual = 3 * noise(values) / math.sqrt(width)
+    while True:
+        first = max(0, row + 1 - reach)
+        part = rolling_mean(values[first : row + 1], width)
+        tolerance = max(usual, float(part.max() - values[row]) / (width + 1))
+        still = int(np.flatnonzero(part >= part.max() - tolerance)[-1])
+        if first == 0 or still > reach // 4:
+            return min(row, first + still + 1)
+        reach *= 2
+
+
 def change_point(values: FloatArray) -> int | None:
     """First row of the second part when the series is best cut in two by level; None below 4 rows.
 
