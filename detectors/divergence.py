@@ -81,6 +81,7 @@ class Divergence(Detector):
         "RANK_OUTLIER",
         "RESTART_DISCONTINUITY",
         "DATA_REPLAY",
+        "PREFERENCE_COLLAPSE",
     )
 
     rise: float = knob(1.2, "times the best level", minimum=1.01)

@@ -348,7 +348,7 @@ def descent_onset(values: FloatArray, row: int, *, width: int = 8, reach: int = 
         values: finite.
         row: a row that the fall has reached.
     """
-    usual = 3 * noise(values) / math.sqrt(width)
+    usual = float(np.nan_to_num(3 * noise(values) / math.sqrt(width)))
     while True:
         first = max(0, row + 1 - reach)
         part = rolling_mean(values[first : row + 1], width)
