@@ -131,37 +131,37 @@ class KLBlowup(Detector):
         kl = _magnitude(run, kind.metric)
         if kl is None:
             return
-        told = np.zeros(len(kl), dtype=np.bool_)
+        reported = np.zeros(len(kl), dtype=np.bool_)
         for stretch in self._sudden(kl, kind):
-            told[stretch.rows] = True
+            reported[stretch.rows] = True
             yield self._finding(stretch, kind)
-        jumps = [shift for shift in self._jumps(kl) if not told[shift.row]]
+        jumps = [shift for shift in self._jumps(kl) if not reported[shift.row]]
         yield from self._shift(jumps)
         if run.series("preference_margin") is None:  # there it is a sum over the completion
-            yield from self._far(kl, told, [shift.row for shift in jumps])
-            yield from self._start(kl, told)
+            yield from self._far(kl, reported, [shift.row for shift in jumps])
+            yield from self._start(kl, reported)
 
     @rule("far")
-    def _far(self, kl: Signal, told: stats.BoolArray, jumps: list[int]) -> Iterator[Finding]:
+    def _far(self, kl: Signal, reported: stats.BoolArray, jumps: list[int]) -> Iterator[Finding]:
         """Most of `span` rows in a row are above `floor`, however slowly they got there. A warning;
         critical where half of the reward is lost, info where the reward still grows.
         """
         for stretch in Judged(kl, kl.values > self.floor).persistent(self.span):
             jump = max((row for row in jumps if row <= stretch.sure), default=0)
-            known = told[stretch.rows].any() or (jump and stretch.sure - jump <= self.span)
-            told[stretch.rows] = True
-            slow = from_drift(stretch.starting(0), self._logs(kl))
+            known = reported[stretch.rows].any() or (jump and stretch.sure - jump <= self.span)
+            reported[stretch.rows] = True
+            (slow,) = from_drift([stretch.starting(0)], self._logs(kl))
             if not known and not slow.start <= jump > 0:
                 yield self._far_finding(slow)
 
     @rule("start")
-    def _start(self, kl: Signal, told: stats.BoolArray) -> Iterator[Finding]:
+    def _start(self, kl: Signal, reported: stats.BoolArray) -> Iterator[Finding]:
         """The first row of the run is above `at_start` of the floor, when there was nothing to
         learn yet, and the KL does not fall to `fallen` of it. Info; a warning from `lasting` rows.
         """
         limit = self.at_start * self.floor
         first = kl.run.first_step <= kl.run.interval
-        if not len(kl) or not first or told[:1].any() or not kl.values[0] > limit:
+        if not len(kl) or not first or reported[:1].any() or not kl.values[0] > limit:
             return
         near = Judged(kl, kl.values > limit).runs(gap=self.gap)[0]
         if stats.median(near.values[-self.lasting :]) >= self.fallen * near.onset:
@@ -208,12 +208,12 @@ class KLBlowup(Detector):
         bad = beyond | (past.times(self.ratio) & (kl.values > least))
         departed = beyond | past.above(sigmas=self.sigmas, at_least=math.log(self.departed))
         found = Judged(kl, bad, departed).runs(gap=self.gap)
-        slow = [
-            from_drift(stretch, self._logs(kl))
+        worth = (
+            stretch
             for stretch in found
             if stretch.values.max() > kind.floor or len(stretch) > 1 + stretch.recovered
-        ]
-        return _joined(slow)
+        )
+        return from_drift(worth, self._logs(kl))
 
     def _jumps(self, kl: Signal) -> list[Shift]:
         """Lasting rises from one row to the next, of a KL that was there before."""
@@ -231,13 +231,15 @@ class KLBlowup(Detector):
         top, before = float(stretch.signal.values[stretch.top]), stretch.before(64)
         known = math.isfinite(before)
         against = f"against {number(before)} before" if known else "from the first row on"
-        left = f"; it left its usual range at step {stretch.first:,}" if len(stretch) > 1 else ""
+        departure = (
+            f"; it left its usual range at step {stretch.first:,}" if len(stretch) > 1 else ""
+        )
         severity = self._severity(stretch, kind)
         return finding(
             self,
             stretch,
             f"{kind.metric if kind.variant else 'KL'} to the {kind.between} reached {number(top)} "
-            f"nats at step {stretch.signal.steps[stretch.top]:,}, {against}{left}.",
+            f"nats at step {stretch.signal.steps[stretch.top]:,}, {against}{departure}.",
             variant=kind.variant,
             severity=severity,
             confidence=0.95 if len(stretch) >= self.lasting else 0.8,
@@ -307,15 +309,15 @@ class KLBlowup(Detector):
         )
 
     def _shift_finding(self, shift: Shift) -> Finding:
-        told = told_change(shift.signal.run, shift.step)
-        why = f" ({told})" if told else ""
+        cause = told_change(shift.signal.run, shift.step)
+        why = f" ({cause})" if cause else ""
         return finding(
             self,
             shift.stretch,
             f"KL to the reference model went from {number(shift.before)} to {number(shift.after)} "
             f"nats in one row{SINCE}{why}, and stays.",
             variant="shift",
-            severity=Severity.INFO if told else Severity.WARNING,
+            severity=Severity.INFO if cause else Severity.WARNING,
             confidence=0.8,
             evidence=(
                 shift.stretch.at_onset(shift.before),
@@ -332,19 +334,6 @@ class KLBlowup(Detector):
 def _magnitude(run: RunContext, metric: str) -> Signal | None:
     logged = Signal.logged(run, metric)
     return logged.with_values(np.abs(logged.values)) if logged else None
-
-
-def _joined(stretches: list[Stretch]) -> list[Stretch]:
-    """Stretches whose drift sets in before the one before has ended are one."""
-    joined: list[Stretch] = []
-    for stretch in stretches:
-        if joined and stretch.start <= joined[-1].end:
-            joined[-1] = dataclasses.replace(
-                joined[-1], end=stretch.end, recovered=stretch.recovered
-            )
-        else:
-            joined.append(stretch)
-    return joined
 
 
 def _remedies(stretch: Stretch, variant: str | None, severity: Severity) -> tuple[str, ...]:

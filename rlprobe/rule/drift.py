@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from rlprobe.values import FloatArray
 BLOCKS = 200  # a drift is looked for in so many blocks of rows
 ABRUPT = 5  # rows: what takes fewer to arrive is no drift
 MINIMUM = 6  # rows that two lines need
+SIGMAS, SHARE = 5.0, 0.1  # a bend explains more than noise, and this part of what a line leaves
+SAME = 0.25  # part of the steepest slope that still is the same rise
 BAND = 2.0  # standard deviations around the line that the drift left
 
 
@@ -23,71 +26,85 @@ def beginning(signal: Signal, rows: int, *, share: float = 0.05) -> float:
     return stats.median(signal.values[: max(rows, int(share * len(signal)))])
 
 
-def from_drift(stretch: Stretch, scaled: FloatArray, *, down: bool = False) -> Stretch:
-    """From where the drift that leads to a stretch set in; the same where it came abruptly.
+def from_drift(
+    stretches: Iterable[Stretch], scaled: FloatArray, *, down: bool = False
+) -> list[Stretch]:
+    """From where the drift that leads to each stretch set in; the same where it came abruptly.
+
+    Stretches whose drift set in before the one before had ended are one.
 
     Args:
+        stretches: of one signal, in order.
         scaled: the signal on the scale on which it drifts, row by row.
         down: whether it drifts downwards.
     """
-    if stretch.sure - stretch.start < ABRUPT:
-        return stretch
-    onset = drift_onset(-scaled if down else scaled, stretch.sure)
-    return stretch.starting(min(onset, stretch.sure))
+    rising = -scaled if down else scaled
+    joined: list[Stretch] = []
+    for stretch in stretches:
+        slow = stretch
+        if stretch.sure - stretch.start >= ABRUPT:
+            slow = stretch.starting(drift_onset(rising, stretch.sure))
+        if joined and slow.start <= joined[-1].end:
+            last = joined.pop()
+            slow = dataclasses.replace(last, end=slow.end, recovered=slow.recovered)
+        joined.append(slow)
+    return joined
 
 
 def drift_onset(values: FloatArray, end: int) -> int:
     """Row at which the rise that leads to row `end` set in.
 
     The rows up to it are described by two straight lines, the second steeper than the first (a
-    hinge regression); the rise begins where the values leave the first line for good. Where no
-    such bend is found, the first line is the level of the beginning.
+    hinge regression), then those up to that bend again, as long as the same rise goes on. It begins
+    where the values leave the line before the bend for good. Where no bend is found, that line is
+    the level of the beginning.
     """
     rows = end + 1
     size = max(1, math.ceil(rows / BLOCKS))
     count = rows // size
     if count < MINIMUM:
         return end
-    blocks = values[rows - count * size : rows].reshape(count, size)
-    middles = np.median(blocks, axis=1)
-    line = _before_bend(middles)
-    scatter = max(line.scatter, stats.noise(middles))
-    inside = np.flatnonzero(middles <= line.at(np.arange(count, dtype=np.float64)) + BAND * scatter)
+    blocks = np.median(values[rows - count * size : rows].reshape(count, size), axis=1)
+    bend = _first_bend(blocks)
+    level, slope, scatter = _line(blocks, bend)
+    line = level + slope * np.arange(count)
+    inside = np.flatnonzero(blocks <= line + BAND * max(scatter, stats.noise(blocks)))
     first = int(inside[-1]) + 1 if len(inside) else 0
-    return min(end, rows - count * size + max(first, line.until) * size)
+    return min(end, rows - count * size + max(first, bend) * size)
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A straight line through the first blocks, up to a bend."""
+def _first_bend(y: FloatArray) -> int:
+    """The bend at which a rise sets in, of a series of finite values; 0 where there is none."""
+    least = (SIGMAS * stats.noise(y)) ** 2
+    bend, steepest = len(y) - 1, 0.0
+    while bend >= MINIMUM:
+        place, gain, spread = _best_bend(y[: bend + 1])
+        steepness = float(y[bend] - y[place]) / (bend - place)
+        if gain <= max(least, SHARE * spread) or steepness < SAME * steepest:
+            break
+        bend, steepest = place, max(steepest, steepness)
+    return bend if steepest else 0
 
-    level: float
-    slope: float
-    until: int
-    scatter: float
 
-    def at(self, x: FloatArray) -> FloatArray:
-        line: FloatArray = self.level + self.slope * x
-        return line
-
-
-def _before_bend(y: FloatArray) -> _Line:
-    """The line before the best upward bend of a series of finite values."""
-    count = len(y)
-    x = np.arange(count, dtype=np.float64)
-    flat = np.linalg.qr(np.stack([np.ones(count), x], axis=1))[0]
-    bends = np.arange(2, count - 1)
+def _best_bend(y: FloatArray) -> tuple[int, float, float]:
+    """Where an upward bend explains most, how much, and how much a straight line leaves."""
+    x = np.arange(len(y), dtype=np.float64)
+    straight = np.linalg.qr(np.stack([np.ones(len(y)), x], axis=1))[0]
+    bends = np.arange(2, len(y) - 1)
     hinges = np.maximum(x[:, None] - bends, 0.0)
-    left = y - flat @ (flat.T @ y)
-    hinges_left = hinges - flat @ (flat.T @ hinges)
-    along = hinges_left.T @ left
-    gain = np.where(along > 0, along**2 / np.maximum((hinges_left**2).sum(axis=0), 1e-12), 0.0)
+    rest = y - straight @ (straight.T @ y)
+    hinges -= straight @ (straight.T @ hinges)
+    along = hinges.T @ rest
+    gain = np.where(along > 0, along**2 / np.maximum((hinges**2).sum(axis=0), 1e-12), 0.0)
     best = int(np.argmax(gain))
-    until = int(bends[best])
-    if gain[best] <= 0 or gain[best] < 0.1 * float(left @ left):
-        level = stats.median(y[: max(3, count // 20)])
-        return _Line(level, 0.0, 0, stats.noise(y))
-    near = slice(until // 2, until)  # of what lies before the bend, the part beside it
-    slope, level = np.polyfit(x[near], y[near], 1) if until > 2 * MINIMUM else (0.0, y[near].mean())
-    spread = stats.robust_std(y[near] - level - slope * x[near])
-    return _Line(float(level), float(slope), until, spread)
+    return int(bends[best]), float(gain[best]), float(rest @ rest)
+
+
+def _line(y: FloatArray, bend: int) -> tuple[float, float, float]:
+    """Level at 0, slope and scatter of the line before a bend, from the part beside it."""
+    if not bend:
+        return stats.median(y[: max(3, len(y) // 20)]), 0.0, stats.noise(y)
+    near = slice(bend // 2, bend)
+    x = np.arange(len(y), dtype=np.float64)
+    slope, level = np.polyfit(x[near], y[near], 1) if bend > 2 * MINIMUM else (0.0, y[near].mean())
+    return float(level), float(slope), stats.robust_std(y[near] - level - slope * x[near])
