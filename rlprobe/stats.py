@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SIGMA_PER_MAD = 1.4826  # of a normal distribution
 SIGMA_PER_IQR = 0.7413
+SIGMA_PER_MEAN = 1.2533  # of the mean absolute deviation
 NOISE_ROWS = 10_000  # rows that the scatter of a whole series is taken from
 MOST_EPISODES = 24  # nobody reads more of one kind
 MAX_BLOCKS = 256  # a baseline is computed per block of rows, so that its cost stays linear
