@@ -107,9 +107,8 @@ class KVCachePressure(Detector):
 
     @rule("ranks")
     def _single(self, run: RunContext) -> Iterator[Finding]:
-        """The cache of single ranks (at most half of them where a mean is logged, too) is near the top after it had been lower
-        by `rise` or more, so that the mean over ranks does not show it. Those that overlap are one
-        finding. A warning.
+        """The cache of single ranks, at most half of them where a mean is logged, is near the top
+        after it had been lower by `rise` or more. Those that overlap are one finding. A warning.
         """
         by_rank = run.rank_series("kv_cache_usage")
         grid = RankGrid.of(run, "kv_cache_usage", by_rank) if len(by_rank) > 1 else None
