@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rlprobe import schema
+from rlprobe import naming, schema
 from rlprobe.importers.attempts import attempts_of, continued, merged
 from rlprobe.importers.importer import Reading
 from rlprobe.importers.rows import Columns
@@ -35,10 +35,10 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
     parts = [_part(reading) for reading in readings]
     keys = sorted({key for part in parts for key in part.columns})
     given = next((reading.framework for reading in readings if reading.framework), None)
-    framework = schema.detect_framework(keys) or given
+    framework = naming.detect_framework(keys) or given
     if given and given not in (framework, "trl"):
         framework = given
-    aliases = schema.aliases().get(framework or "generic", schema.aliases()["generic"])
+    aliases = naming.every().get(framework or "generic", naming.every()["generic"])
     notes = [note for reading in readings for note in reading.notes]
     steps, mixed = _steps_frame([part for part in parts if part.rank is None], aliases, notes)
     ranks = _ranks_frame([part for part in parts if part.rank is not None], aliases)
@@ -76,7 +76,7 @@ def _first(values: Iterable[str | None]) -> str | None:
     return next((value for value in values if value), None)
 
 
-def _unmapped(keys: Iterable[str], aliases: schema.Aliases) -> tuple[str, ...]:
+def _unmapped(keys: Iterable[str], aliases: naming.Aliases) -> tuple[str, ...]:
     unknown = {key for key in keys if key not in COUNTERS and aliases.canonical(key) is None}
     return tuple(sorted(unknown))
 
@@ -103,7 +103,7 @@ def _blank(size: int) -> tuple[FloatArray, BoolArray]:
 
 
 def _steps_frame(
-    parts: Sequence[_Part], aliases: schema.Aliases, notes: list[str]
+    parts: Sequence[_Part], aliases: naming.Aliases, notes: list[str]
 ) -> tuple[Frame, bool]:
     if not parts:
         return empty_frame(), False
@@ -116,7 +116,7 @@ def _steps_frame(
     return frame_of(step, _canonical(columns, aliases), attempt=attempt), mixed
 
 
-def _ranks_frame(parts: Sequence[_Part], aliases: schema.Aliases) -> Frame:
+def _ranks_frame(parts: Sequence[_Part], aliases: naming.Aliases) -> Frame:
     if not parts:
         return empty_frame()
     step, columns = _stacked(parts)
@@ -126,7 +126,7 @@ def _ranks_frame(parts: Sequence[_Part], aliases: schema.Aliases) -> Frame:
     return frame_of(step, _canonical(columns, aliases), rank=rank, attempt=attempt)
 
 
-def _restored(columns: Columns, aliases: schema.Aliases) -> list[str]:
+def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:
     """NaN where a framework left a key out of a row because its value was not finite."""
     notes = []
     logged = {aliases.bare(key): key for key in columns}
@@ -145,7 +145,7 @@ def _restored(columns: Columns, aliases: schema.Aliases) -> list[str]:
     return notes
 
 
-def _canonical(columns: Columns, aliases: schema.Aliases) -> Columns:
+def _canonical(columns: Columns, aliases: naming.Aliases) -> Columns:
     """Under canonical names, without the steps."""
     return aliases.apply({key: column for key, column in columns.items() if key not in STEP_KEYS})
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from rlprobe import numbers, schema
+from rlprobe import naming, numbers
 from rlprobe.findings import Coverage, Incident, RunSummary, ScanReport, Severity
 from rlprobe.gate import GateVerdict
 from rlprobe.report import escape, incident_text, verdict
@@ -107,7 +107,7 @@ def _kind(run: RunSummary) -> list[str]:
 
 
 def _title(framework: str) -> str:
-    known = schema.aliases().get(framework)
+    known = naming.every().get(framework)
     return known.title if known else escape.name(framework)
 
 
