@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 
@@ -280,7 +281,7 @@ class RestartDiscontinuity(Detector):
     ) -> Finding:
         step = max(launches[-1].first_step or 0, run.first_step)
         apart = variant == "from_scratch" and self._alike(launches)
-        return finding(
+        episode = finding(
             self,
             Moment(step, "recovered" if step < run.last_step else "ongoing"),
             sentence,
@@ -294,6 +295,8 @@ class RestartDiscontinuity(Detector):
                 "find out why the earlier launch ended: its own log, the exit code, the scheduler",
             ),
         )
+        shown_by = launches[min(self.looped, len(launches)) - 1]
+        return dataclasses.replace(episode, attempt=shown_by.number)
 
 
 def _logged(run: RunContext) -> list[Signal]:

@@ -26,6 +26,7 @@ def gate(
     from rlprobe.cli.output import emit, layout
     from rlprobe.cli.scanning import configuration, places, scan_all
     from rlprobe.config import parse_fail_on
+    from rlprobe.exit_codes import UNREADABLE
     from rlprobe.gate import judge
     from rlprobe.report.reporter import reporter
 
@@ -38,5 +39,7 @@ def gate(
     writer = reporter(format_, shape)
     scans = scan_all(wanted, settings)
     judged = judge(scans.reports, policy, settings.waivers, unread=scans.unread)
+    if not scans.reports:
+        return UNREADABLE
     emit(writer.render(scans.reports, judged), output)
     return judged.exit_code

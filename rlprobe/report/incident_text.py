@@ -139,6 +139,6 @@ def _look(report: ScanReport, root: Finding, width: int) -> list[Text]:
     if not root.onset_logged:
         return []
     command = f"rlprobe show {shlex.quote(report.path)} --step {root.first_bad_step}"
-    if any(item.number > root.attempt for item in report.run.attempts):
+    if 0 < root.attempt < max((item.number for item in report.run.attempts), default=1):
         command += f" --attempt {root.attempt}"
     return labelled("look", escape.line(command), max(width, 200))

@@ -74,14 +74,13 @@ def _table(report: ScanReport) -> list[str]:
 
 def _row(report: ScanReport, incident: Incident) -> str:
     root = report.finding(incident.root)
-    said = escape.markdown(root.summary[:_SUMMARY])
-    step = numbers.count(root.first_bad_step)
-    word = incident.severity.label
+    word, step = incident.severity.label, numbers.count(root.first_bad_step)
+    what = f"{escape.code(root.detector)} | {step}"
+    if len(report.run.attempts) > 1 and root.attempt:
+        what += f" (attempt {root.attempt})"
     if incident.resolved_by is not None:
-        word = f"resolved ({word})"
-        said += f" Resolved by attempt {incident.resolved_by}."
-    step += f" (attempt {root.attempt})" if root.attempt > 1 or incident.resolved_by else ""
-    return f"| {word} | {escape.code(root.detector)} | {step} | {said} |"
+        word = f"resolved by attempt {incident.resolved_by} ({word})"
+    return f"| {word} | {what} | {escape.markdown(root.summary[:_SUMMARY])} |"
 
 
 def _details(report: ScanReport) -> list[str]:

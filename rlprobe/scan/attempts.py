@@ -209,12 +209,13 @@ def _again(group: Sequence[Finding], other: Branch, parting: int) -> bool:
     """Whether a later branch shows some of it again, or anything critical, about there."""
     keys = {item.key for item in group}
     detectors = {item.detector for item in group}
-    end = max(item.first_bad_step for item in group) + _REACH * other.context.interval
+    onset, interval = max(item.first_bad_step for item in group), other.context.interval
     for item in other.findings:
         if item.severity < Severity.WARNING or item.key in keys:
             continue
+        reach = _PASSED if item.state == "ended_run" else _REACH  # a later end is another one
         own = item.first_bad_step >= parting and item.severity is Severity.CRITICAL
-        there = item.first_bad_step <= end and item.last_bad_step >= parting
+        there = item.first_bad_step <= onset + reach * interval and item.last_bad_step >= parting
         if there and (own or item.detector in detectors):
             return True
     return False

@@ -39,15 +39,15 @@ def incidents_of(
     Args:
         context_of: the run as the attempt of a root had left it.
     """
-    told: list[tuple[tuple[bool, int, bool, int], Incident]] = []
+    ranked: list[tuple[tuple[bool, int, bool, int], Incident]] = []
     for root in linked:
         if root.caused_by is None:
             context = context_of(root)
             incident = _incident(root, linked, context)
-            over = incident.resolved_by is not None
-            abandoned = context.upto is not None
-            told.append(((over, -incident.severity, abandoned, incident.chain[0].step), incident))
-    return tuple(incident for _, incident in sorted(told, key=lambda item: item[0]))
+            over, abandoned = incident.resolved_by is not None, context.upto is not None
+            rank = (over, -incident.severity, abandoned, incident.chain[0].step)
+            ranked.append((rank, incident))
+    return tuple(incident for _, incident in sorted(ranked, key=lambda item: item[0]))
 
 
 def _cause(effect: Finding, earlier: Sequence[Finding], order: CausalOrder) -> Finding | None:

@@ -127,15 +127,13 @@ class Recording:
         Several detectors read the same steps: what was read is kept, up to a size.
         """
         if step not in self._kept:
-            found = self._read_rollouts(step)
-            self._kept_size += sum(
-                len(one.completion or "") + len(one.prompt or "") for one in found
-            )
-            self._kept_size += 1_000 * len(found)
+            rollouts = self._read_rollouts(step)
+            texts = (text for one in rollouts for text in (one.prompt, one.completion) if text)
+            self._kept_size += 1_000 * len(rollouts) + sum(map(len, texts))
             if self._kept_size > _KEPT_ROLLOUTS:
                 self._kept.clear()
                 self._kept_size = 0
-            self._kept[step] = found
+            self._kept[step] = rollouts
         return self._kept[step]
 
     def _read_rollouts(self, step: int) -> tuple[Rollout, ...]:
