@@ -72,8 +72,8 @@ class AdvantageNoise(Detector):
 
     How it is computed
         A spread above 0 and up to `noise` times the reward is rounding; a reward below
-        `least_reward` counts as that. An advantage above `size` is sizeable. Divided by the standard
-        deviation of its group of G rollouts, none is above the root of G - 1 (2.65 for 8). Of four
+        `least_reward` counts as that. An advantage above `size` is sizeable. Divided by the
+        standard deviation of its group of G rollouts, none is above the root of G - 1. Of four
         rules, the first that sees anything is reported, critical on `many` steps or more, otherwise
         a warning; steps with up to `gap` others between them are one episode.
 
