@@ -159,7 +159,9 @@ class GradPathology(Detector):
         """
         signal, told = spikes.signal, _near(spikes.signal, facts, self.gap)
         for stretch in spikes.lasting:
-            yield self._moved(stretch, float(spikes.past.level[stretch.start]))
+            level = float(spikes.past.level[stretch.start])
+            if stretch.usual >= self.spike_ratio * level:
+                yield self._moved(stretch, level)
             told[stretch.rows] = True
         begin = math.exp(stats.median(spikes.past.scaled[: self.opening]))
         free = ~told & ~spikes.spiking

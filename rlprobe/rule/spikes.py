@@ -52,14 +52,16 @@ class Spikes:
                 Rows that are high from the very first on are a cold start.
             lasts: so many high rows are a level.
         """
-        past = _past(signal, math.log(ratio), opening)
-        spiking = past.above(sigmas=sigmas, at_least=math.log(ratio), floor=least_std)
+        limit = math.log(ratio)
+        past = _past(signal, limit, opening)
+        spiking = past.above(sigmas=sigmas, at_least=limit, floor=least_std)
         if spiking[0]:
             calm = np.flatnonzero(~(spiking[:-1] | spiking[1:]))
             spiking[: calm[0] if len(calm) else len(spiking)] = False
-        lasting = Judged(signal, spiking).persistent(lasts) if len(signal) >= lasts else ()
+        raised = Judged(signal, past.rise > limit / 2).persistent(lasts)
+        lasting = tuple(s for s in raised if len(s) >= lasts and spiking[s.rows].any())
         after = _after(past.scaled, spiking, lasting)
-        both = spiking & ~(past.scaled - after <= math.log(ratio))
+        both = spiking & ~(past.scaled - after <= limit)
         return cls(signal, past, both, lasting)
 
     @property
