@@ -14,7 +14,7 @@ from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding, flat_shares, n
 from rlprobe.values import FloatArray
 
 _UNMOVED = ("loss", "kl_mean", "approx_kl", "clip_fraction")
-_REWARDED = ("reward", "zero_variance_group", "group_", "advantage")
+_REWARDED = ("reward_", "zero_variance_group", "group_", "advantage")
 _PRINTED = ("lr", "grad_norm", "loss", "policy_loss", "kl_mean")
 
 
@@ -65,7 +65,7 @@ class DeadGradient(Detector):
         ("grad_norm", "zero_variance_group_fraction"),
         ("grad_norm", "reward_group_std_mean"),
         ("grad_norm", "reward_std"),
-        ("grad_norm", "loss"),
+        ("loss",),
         ("lr",),
         ("update_skipped",),
     )
@@ -96,7 +96,7 @@ class DeadGradient(Detector):
 
     @rule(None)
     def _dead(self, run: RunContext) -> Iterator[Finding]:
-        """The gradient norm is exactly 0 while rewards differ inside the groups."""
+        """A state: the gradient norm is exactly 0 while rewards differ inside the groups."""
         norm = Signal.logged(run, "grad_norm")
         if norm is None or not (norm.values == 0).any() or self._rounded(norm):
             return
@@ -118,16 +118,17 @@ class DeadGradient(Detector):
     @rule("zero_loss")
     def _zero_loss(self, run: RunContext) -> Iterator[Finding]:
         """A state: loss and gradient norm are both exactly 0 from the first row on where no reward
-        is logged: no label is left, or a NaN is printed as 0. A warning; critical if it lasts for
-        `lasting` rows and to the end.
+        is logged: no label is left, or a NaN is printed as 0. A warning, info if it passes within
+        `few` rows or no norm is logged; critical if it lasts for `lasting` rows to the end.
         """
-        norm = Signal.logged(run, "grad_norm")
-        if norm is None or any(map(run.names, _REWARDED)):
+        loss = Signal.logged(run, "loss")
+        if loss is None or any(map(run.names, _REWARDED)):
             return
-        dead = (norm.values == 0) & (norm.beside("loss") == 0)
-        for stretch in Judged(norm, dead).runs(gap=1)[:1]:
-            if stretch.start == 0:
-                yield self._nothing(stretch)
+        gradient = run.series("grad_norm")
+        dead = (loss.values == 0) & ((loss.beside("grad_norm") == 0) | (gradient is None))
+        for stretch in Judged(loss, dead).runs(gap=1)[:1]:
+            if stretch.start == 0 and (gradient is not None or len(stretch) > self.few):
+                yield self._nothing(stretch, measured=gradient is not None)
 
     @rule("vanishing")
     def _vanishing(self, run: RunContext) -> Iterator[Finding]:
@@ -235,21 +236,25 @@ class DeadGradient(Detector):
             ),
         )
 
-    def _nothing(self, stretch: Stretch) -> Finding:
+    def _nothing(self, stretch: Stretch, *, measured: bool) -> Finding:
         count, rising = len(stretch), stretch.beside("lr").during > 0
         grave = count >= self.lasting and not stretch.recovered
+        severity = Severity.CRITICAL if grave else Severity.WARNING
+        if not measured or (stretch.recovered and count <= self.few):
+            severity = Severity.WARNING if grave else Severity.INFO
+        what = "Loss and gradient norm are" if measured else "The loss is"
         learning = ", while the learning rate is above 0" if rising else ""
         return finding(
             self,
             stretch,
-            f"Loss and gradient norm are exactly 0 on {count:,} {_rows(count)}{SINCE}{learning}: "
+            f"{what} exactly 0 on {count:,} {_rows(count)}{SINCE}{learning}: "
             "no label is left after masking, or the trainer prints 0 for a NaN.",
             variant="zero_loss",
-            severity=Severity.CRITICAL if grave else Severity.WARNING,
+            severity=severity,
             confidence=0.85 if count > self.few else 0.7,
             evidence=(
                 stretch.at_onset(None, "exactly 0"),
-                Evidence("loss", stretch.first, 0.0, note="exactly 0"),
+                Evidence("grad_norm", stretch.first, 0.0, note="exactly 0") if measured else None,
                 stretch.in_all(count, None, "rows at 0"),
                 Evidence("lr", None, stretch.beside("lr").during, note="median")
                 if rising
@@ -261,7 +266,7 @@ class DeadGradient(Detector):
                 "set logging_nan_inf_filter=False so that NaN is logged as NaN",
                 "train in bf16 or fp32 for a few steps: does the loss appear?",
             ),
-            metrics=("grad_norm", "loss"),
+            metrics=("loss", "grad_norm") if measured else ("loss",),
         )
 
     def _dwindled(self, stretch: Stretch, begin: float, source: Signal) -> Finding:

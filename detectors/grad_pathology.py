@@ -121,7 +121,7 @@ class GradPathology(Detector):
 
     @rule("nonfinite")
     def _nonfinite(self, run: RunContext, spikes: Spikes | None) -> Iterator[Finding]:
-        """A NaN or Inf element, a norm that is not finite, or a `nan_detected` event about
+        """A state: a NaN or Inf element, a norm that is not finite, or a `nan_detected` event about
         gradients or weights, with the spikes that lead to it; `gap` good rows do not part an
         episode, and an overflow after which the loss scaler backed off is none. Critical; a warning
         where each update is known to have been skipped and finite ones follow, or after `skipped`.
@@ -157,19 +157,20 @@ class GradPathology(Detector):
         times the level that the run began with. Info; from `harmful` times on a warning, unless the
         spread of the rewards, or the share of groups that differ, grew with it.
         """
-        signal, told = spikes.signal, _near(spikes.signal, facts, self.gap)
-        for stretch in spikes.lasting:
-            level = float(spikes.past.level[stretch.start])
-            if stretch.usual >= self.spike_ratio * level:
-                yield self._moved(stretch, level)
-            told[stretch.rows] = True
-        begin = math.exp(stats.median(spikes.past.scaled[: self.opening]))
-        free = ~told & ~spikes.spiking
+        signal, past = spikes.signal, spikes.past
+        begin = math.exp(stats.median(past.scaled[: self.opening]))
+        free = ~_near(signal, facts, self.gap) & ~spikes.spiking
         far = free & (signal.values > self.spike_ratio * begin)
         left = free & (signal.values > math.sqrt(self.spike_ratio) * begin)
-        if len(signal) >= 2 * self.lasts:
+        shifted = np.zeros(len(signal), dtype=np.bool_)
+        for stretch in spikes.lasting:
+            level = float(past.level[stretch.start])
+            shifted[stretch.rows] = stretch.usual >= self.spike_ratio * level
+        far, left = far | shifted, left | shifted
+        if len(signal) >= self.lasts + self.opening:
             for stretch in Judged(signal, far, left).persistent(self.lasts, slack=self.gap):
-                yield self._moved(stretch, begin)
+                start = stretch.start
+                yield self._moved(stretch, float(past.level[start]) if shifted[start] else begin)
 
     def _high(self, norm: Signal) -> Spikes:
         return Spikes.of(

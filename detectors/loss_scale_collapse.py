@@ -67,16 +67,16 @@ class LossScaleCollapse(Detector):
         scale = Signal.of(run, "loss_scale", minimum=0, above=0)
         if not len(scale):
             return
-        told = np.zeros(len(scale), dtype=np.bool_)
+        covered = np.zeros(len(scale), dtype=np.bool_)
         for variant, judge in (
             ("halving", self._halving),
             ("starving", self._starving),
             ("floor", self._floor),
         ):
             for stretch in judge(scale):
-                if not told[stretch.rows].any():
+                if not covered[stretch.rows].any():
                     yield self._finding(stretch, variant)
-                told[stretch.rows] = True
+                covered[stretch.rows] = True
 
     @rule("halving")
     def _halving(self, scale: Signal) -> Iterator[Stretch]:

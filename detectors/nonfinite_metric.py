@@ -148,7 +148,7 @@ class NonfiniteMetric(Detector):
 
     @rule(None)
     def _not_finite(self, run: RunContext, onsets: Iterable[_Onset]) -> Iterator[Finding]:
-        """Metrics are NaN or Inf, or events say so; those of one time are one finding."""
+        """A state: metrics are NaN or Inf, or events say so; those of one time are one finding."""
         in_order = sorted(onsets, key=lambda onset: (onset.first, onset.name))
         for group in together(in_order, self.merge_rows * run.interval):
             yield self._finding(run, group)
@@ -184,9 +184,9 @@ class NonfiniteMetric(Detector):
 
     @rule("masked")
     def _masked(self, run: RunContext) -> Iterator[Finding]:
-        """The loss is exactly 0 to the end of the run after a last value of at least `masked_from`,
-        where no reward is logged and no gradient is alive: the framework writes 0 for a NaN.
-        Critical.
+        """A change: the loss is exactly 0 to the end of the run after a last value of at least
+        `masked_from`, where no reward is logged and no gradient is alive: the framework writes 0
+        for a NaN. Critical.
         """
         loss = _as_logged(run, "loss")
         if loss is None or run.names("reward"):

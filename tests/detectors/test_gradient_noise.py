@@ -26,7 +26,8 @@ def norms(rng: np.random.Generator, rows: int, level: float = 0.7, std: float = 
     noise = rng.normal(0, std, rows)
     for row in range(1, rows):
         noise[row] = 0.5 * noise[row - 1] + 0.87 * noise[row]
-    return level * np.exp(noise)
+    result: np.ndarray = level * np.exp(noise)
+    return result
 
 
 def findings_of(detector: str, columns: Mapping[str, np.ndarray], **case: Any) -> list[Finding]:
@@ -114,7 +115,7 @@ def test_numbers_of_a_finding_are_those_of_its_rows() -> None:
 
 
 def glides(rng: np.random.Generator) -> np.ndarray:
-    return norms(rng, 300) * (1 + 600 * np.exp(-np.arange(300) / 20))
+    return np.asarray(norms(rng, 300) * (1 + 600 * np.exp(-np.arange(300) / 20)))
 
 
 def cold_start(rng: np.random.Generator) -> np.ndarray:
