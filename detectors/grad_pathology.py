@@ -161,14 +161,14 @@ class GradPathology(Detector):
         begin = math.exp(stats.median(past.scaled[: self.opening]))
         free = ~_near(signal, facts, self.gap) & ~spikes.spiking
         far = free & (signal.values > self.spike_ratio * begin)
-        left = free & (signal.values > math.sqrt(self.spike_ratio) * begin)
+        departed = free & (signal.values > math.sqrt(self.spike_ratio) * begin)
         shifted = np.zeros(len(signal), dtype=np.bool_)
         for stretch in spikes.lasting:
             level = float(past.level[stretch.start])
             shifted[stretch.rows] = stretch.usual >= self.spike_ratio * level
-        far, left = far | shifted, left | shifted
+        far, departed = far | shifted, departed | shifted
         if len(signal) >= self.lasts + self.opening:
-            for stretch in Judged(signal, far, left).persistent(self.lasts, slack=self.gap):
+            for stretch in Judged(signal, far, departed).persistent(self.lasts, slack=self.gap):
                 start = stretch.start
                 yield self._moved(stretch, float(past.level[start]) if shifted[start] else begin)
 
