@@ -196,6 +196,8 @@ class KLBlowup(Detector):
             yield from (self._finding(stretch, kind) for stretch in self._sudden(kl, kind))
 
     def _sudden(self, kl: Signal, kind: _Kind) -> list[Stretch]:
+        if not (kl.values > kind.floor / 4).any():
+            return []
         beyond = kl.values > kind.ceiling
         past = kl.past(
             log=max(kind.floor / 4, 1e-6) / self.ratio,

@@ -111,15 +111,17 @@ class PolicyMismatch(Detector):
     def _outside(self, signal: Signal) -> list[Stretch]:
         """Stretches against the past, then those against the start that it did not show."""
         sudden = self._judged(signal).persistent()
-        logs = np.log(signal.values)
         if signal.metric == "is_ratio_mean":
-            return from_drift(sudden, np.abs(logs))
+            return from_drift(sudden, np.abs(np.log(signal.values))) if sudden else []
         down = signal.metric == "is_ess"
+        slow = [it.starting(0) for it in self._far_from_start(signal, down=down)]
+        if not sudden and not slow:
+            return []
+        logs = np.log(signal.values)
         outside = from_drift(sudden, logs, down=down)
         covered = np.zeros(len(signal), dtype=np.bool_)
         for stretch in outside:
             covered[stretch.core] = True
-        slow = (it.starting(0) for it in self._far_from_start(signal, down=down))
         climbs = (it for it in from_drift(slow, logs, down=down) if not covered[it.core].any())
         return [*outside, *climbs]
 

@@ -8,6 +8,7 @@
 
 signals     a metric over the logged steps, and what it was like before each of them
 changes     abrupt changes, against all changes that the signal made before
+breaks      milder changes, of which several at one moment prove much
 levels      slow drifts, against the beginning of the run
 rewards     what the parts of a reward are for, and what has been learnt
 drift       where a signal began, and where the drift to where it got set in
@@ -28,6 +29,7 @@ Everything is an array over a signal's rows (its logged steps) and costs time li
 
 from rlprobe.numbers import factor
 from rlprobe.numbers import short as number
+from rlprobe.rule.breaks import Break, breaks, held_until, moments
 from rlprobe.rule.changes import Shift, leaps, shifts
 from rlprobe.rule.drift import beginning, from_drift
 from rlprobe.rule.episodes import (
@@ -60,6 +62,7 @@ __all__ = [
     "WHOLE",
     "BadGradients",
     "Best",
+    "Break",
     "Change",
     "Judged",
     "Learnt",
@@ -80,6 +83,7 @@ __all__ = [
     "after_plateau",
     "all_steps",
     "beginning",
+    "breaks",
     "concerns_gradients",
     "concerns_weights",
     "early",
@@ -89,12 +93,14 @@ __all__ = [
     "flat_shares",
     "from_drift",
     "groups",
+    "held_until",
     "is_auxiliary",
     "is_task",
     "known",
     "leaps",
     "learnt_since",
     "listed",
+    "moments",
     "names_in",
     "near_top",
     "number",
