@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlprobe.sorted_window import SortedWindow
+from rlprobe import order_statistics
+from rlprobe.order_statistics import SortedWindow
 
 if TYPE_CHECKING:
     from rlprobe import values as _values
@@ -84,13 +85,13 @@ def logs(values: FloatArray, floor: float) -> FloatArray:
 def median(values: FloatArray) -> float:
     """Median of the finite values; NaN if there are none."""
     kept = values[np.isfinite(values)]
-    return float(np.median(kept)) if len(kept) else math.nan
+    return order_statistics.median(kept) if len(kept) else math.nan
 
 
 def quantile(values: FloatArray, share: float) -> float:
     """Quantile of the finite values; NaN if there are none."""
     kept = values[np.isfinite(values)]
-    return float(np.quantile(kept, share)) if len(kept) else math.nan
+    return order_statistics.quantile(kept, share) if len(kept) else math.nan
 
 
 def robust_std(values: FloatArray) -> float:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rlprobe import stats
-from rlprobe.sorted_window import SortedWindow
 from rlprobe.stats import Episode
 from rlprobe.values import BoolArray, FloatArray, Series
 
@@ -26,19 +25,6 @@ def series_of(elements: st.SearchStrategy[float], least: int = 0) -> st.SearchSt
 
 
 MASKS = arrays(np.bool_, st.integers(0, 120))
-
-
-@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 7.0]) | FINITE, min_size=1), st.integers(1, 9))
-def test_a_window_has_the_median_and_deviation_of_its_last_values(
-    values: list[float], size: int
-) -> None:
-    window = SortedWindow(size)
-    for value in values:
-        window.add(value)
-    last = np.array(values[-size:])
-    assert window.median == np.median(last)
-    spread = np.median(np.abs(last - window.median))
-    assert window.deviation(window.median) == pytest.approx(spread, rel=1e-9)
 
 
 # --- baselines ------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ BASE = {
     "exit_codes",
     "numbers",
     "repetition",
-    "sorted_window",
+    "order_statistics",
     "values",
     "findings",
     "_display",

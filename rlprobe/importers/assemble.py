@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rlprobe import naming, schema
+from rlprobe import naming, order_statistics, schema
 from rlprobe.importers.attempts import attempts_of, continued, merged
 from rlprobe.importers.importer import Reading
 from rlprobe.importers.rows import Columns
@@ -157,5 +157,5 @@ def _attempts(step: IntArray, attempt: IntArray) -> tuple[Attempt, ...]:
             first_step=int(step[attempt == number].min()),
             last_step=int(step[attempt == number].max()),
         )
-        for number in np.unique(attempt)
+        for number in order_statistics.distinct(attempt)
     )

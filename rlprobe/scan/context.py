@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rlprobe import order_statistics
 from rlprobe._lazy import cached_property
 from rlprobe.store.frame import Frame, takeovers
 from rlprobe.store.run import Run
@@ -63,7 +64,7 @@ class Context:
         if self.upto is None:
             return takeovers(frame.step, frame.attempt)
         past = frame.attempt <= self.upto
-        later = dict.fromkeys(np.unique(frame.attempt[~past]).tolist(), _NOWHERE)
+        later = dict.fromkeys(order_statistics.distinct(frame.attempt[~past]).tolist(), _NOWHERE)
         return takeovers(frame.step[past], frame.attempt[past]) | later
 
     @cached_property
@@ -78,7 +79,7 @@ class Context:
             return frame.step[:1], frame.attempt[:1]
         rows = frame.in_lineage(self._ends)
         step, attempt = (frame.step, frame.attempt) if rows is None else _of(frame, rows)
-        numbers = np.unique(attempt)
+        numbers = order_statistics.distinct(attempt)
         begins = np.array([step[attempt == number].min() for number in numbers], dtype=np.int64)
         return begins, numbers
 
@@ -101,7 +102,7 @@ class Context:
         steps = frame.step if rows is None else frame.step[rows]
         if bool((steps[1:] > steps[:-1]).all()):
             return steps
-        return np.unique(steps)
+        return order_statistics.distinct(steps)
 
     @property
     def first_step(self) -> int:
@@ -120,7 +121,7 @@ class Context:
         """Usual distance between logged steps, at least 1."""
         if len(self.steps) < 2:
             return 1
-        return max(1, int(np.median(np.diff(self.steps))))
+        return max(1, int(order_statistics.median(np.diff(self.steps))))
 
     @cached_property
     def attempts(self) -> tuple[Attempt, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rlprobe import order_statistics
 from rlprobe._lazy import cached_property
 from rlprobe.values import BoolArray, FloatArray, IntArray, Series
 
@@ -95,7 +96,7 @@ def _ordered(name: str, steps: IntArray, values: FloatArray) -> Series:
 
 def takeovers(step: IntArray, attempt: IntArray) -> dict[int, int]:
     """For each attempt, the first step of any later attempt, where there is one."""
-    numbers = sorted(int(number) for number in np.unique(attempt))
+    numbers = sorted(int(number) for number in order_statistics.distinct(attempt))
     ends: dict[int, int] = {}
     earliest: int | None = None
     for number in reversed(numbers):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rlprobe import schema
+from rlprobe import order_statistics, schema
 from rlprobe._lazy import cached_property
 from rlprobe.errors import InputError
 from rlprobe.store import arrow, codec, layout, manifest, shards
@@ -119,7 +119,9 @@ class Recording:
         """Steps with recorded rollouts, ascending."""
         if not self._sample_steps:
             return ()
-        return tuple(int(step) for step in np.unique(np.concatenate(self._sample_steps)))
+        return tuple(
+            int(step) for step in order_statistics.distinct(np.concatenate(self._sample_steps))
+        )
 
     def rollouts(self, step: int) -> tuple[Rollout, ...]:
         """Rollouts of one step, group by group, all attempts. Ring copies are told only once.

@@ -1,9 +1,59 @@
-"""The last values of a series in order of size, for medians that move along with it."""
+"""Medians, quantiles and distinct values, of arrays and of a window that moves along a series.
+
+NumPy has all of them; but those import its masked arrays, which cost a small scan a tenth of its
+time.
+"""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    FloatArray = NDArray[np.float64]
+
+
+def median(values: NDArray[Any]) -> float:
+    """Median of at least one value, none of them NaN."""
+    half = len(values) // 2
+    if len(values) % 2:
+        return float(np.partition(values, half)[half])
+    parted = np.partition(values, (half - 1, half))
+    return float((parted[half - 1] + parted[half]) / 2)
+
+
+def row_medians(values: NDArray[Any]) -> FloatArray:
+    """Median of each row, shape (n, m) -> (n,), m at least 1, none of the values NaN."""
+    half = values.shape[1] // 2
+    if values.shape[1] % 2:
+        middles: FloatArray = np.partition(values, half, axis=1)[:, half]
+        return middles
+    parted = np.partition(values, (half - 1, half), axis=1)
+    between: FloatArray = (parted[:, half - 1] + parted[:, half]) / 2
+    return between
+
+
+def quantile(values: NDArray[Any], share: float) -> float:
+    """Quantile of at least one value, none of them NaN; linear between two neighbours."""
+    place = share * (len(values) - 1)
+    low, high = math.floor(place), math.ceil(place)
+    parted = np.partition(values, (low, high))
+    below, above = float(parted[low]), float(parted[high])
+    return below if low == high else below + (above - below) * (place - low)
+
+
+def distinct(values: NDArray[Any]) -> NDArray[Any]:
+    """The different values, ascending."""
+    ordered = np.sort(values)
+    first = np.ones(len(ordered), dtype=np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first]
 
 
 class SortedWindow:
