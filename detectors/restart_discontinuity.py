@@ -70,9 +70,9 @@ class RestartDiscontinuity(Detector):
         by `sigma` robust standard deviations, and most by three, on the same side; loss and reward
         are compared with the last ten rows, as to their level, and the last twenty, as to their
         scatter. Two metrics that move together need less: the median of their first three rows
-        must be off the last ten by half as much again as such a change ever was among the rows
-        before. Four launches or more, each later than the one before, of which most lose more than
-        they keep, are two counters in one file and no restarts.
+        must be off the last ten by twice what such a change ever was among the rows before. Four
+        launches or more, each later than the one before, of which most lose more than they keep,
+        are two counters in one file and no restarts.
 
     What to do
         Save and load optimizer, scheduler, scaler, random states and the data cursor with the
@@ -102,7 +102,7 @@ class RestartDiscontinuity(Detector):
     lr_step = fixed(1.5, "times the last learning rate, where a schedule moves by a few percent")
     scale_step = fixed(8.0, "times the last loss scale, which moves by factors of two")
     usual = fixed(10, "rows before a restart, or before any other, that give a level")
-    times = fixed(1.5, "times the largest change of such a level among the rows before")
+    times = fixed(2.0, "times the largest change of such a level among the rows before")
     least_moves = fixed(20, "such changes that must be known")
     least_sigma = fixed(2.0, "robust standard deviations, of two metrics that move together")
     equal = fixed(0.9, "of the longest: launches so long are separate runs, not restarts of one")

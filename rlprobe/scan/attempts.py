@@ -17,7 +17,7 @@ from rlprobe.scan.context import Context
 from rlprobe.store.run import Run
 from rlprobe.values import two_counters
 
-_ROWS = 2_000_000  # of abandoned branches that the whole catalogue judges, the newest first
+_ROWS = 1_500_000  # of abandoned branches that the whole catalogue judges, the newest first
 _BRANCHES = 12  # so many of them at most; of older ones only the facts are told
 _PASSED = 5  # rows past an onset that tell whether it came again
 _REACH = 25  # rows past an onset in which what comes again is the same
@@ -69,6 +69,17 @@ def branches(run: Run) -> list[Branch]:
         whole = rows <= _ROWS and len(chosen) <= _BRANCHES
         chosen.append(Branch(context, number, begins, whole))
     return chosen
+
+
+def remarks(judged: Sequence[Branch]) -> tuple[str, ...]:
+    """What of the abandoned branches was not judged as all else, in words."""
+    numbers = sorted(branch.attempt for branch in judged if not branch.whole)
+    if not numbers:
+        return ()
+    which = (
+        f"attempt {numbers[0]}" if len(numbers) == 1 else f"attempts {numbers[0]} to {numbers[-1]}"
+    )
+    return (f"of what {which} left behind only facts were checked",)
 
 
 def with_attempts(findings: Iterable[Finding], context: Context) -> list[Finding]:

@@ -18,7 +18,7 @@ from rlprobe.findings import (
     Severity,
     Verdict,
 )
-from rlprobe.scan.attempts import Branch, Told, branches, told_once, with_attempts
+from rlprobe.scan.attempts import Branch, Told, branches, remarks, told_once, with_attempts
 from rlprobe.scan.context import Context
 from rlprobe.scan.excerpts import with_excerpts
 from rlprobe.scan.incidents import incidents_of, linked_by_cause
@@ -53,7 +53,7 @@ def scan(run: Run, config: Config | None = None) -> ScanReport:
     coverage = _coverage(judged, findings)
     return ScanReport(
         path=run.info.path,
-        run=_summary(run, attempts[0].context),
+        run=_summary(run, attempts[0].context, remarks(attempts)),
         verdict=_verdict(findings, coverage, chosen),
         findings=findings,
         incidents=incidents_of(findings, merged.context_of),
@@ -186,7 +186,7 @@ def _verdict(
     return "pass" if judged and not failed else "not_judged"
 
 
-def _summary(run: Run, context: Context) -> RunSummary:
+def _summary(run: Run, context: Context, notes: Sequence[str]) -> RunSummary:
     info = run.info
     has_rows = bool(len(context.steps))
     ranks = run.ranks.rank
@@ -200,6 +200,6 @@ def _summary(run: Run, context: Context) -> RunSummary:
         rows=len(run.steps) or len(ranks),
         attempts=info.attempts,
         ranks=len(set(ranks.tolist())) if len(ranks) < 10_000_000 else info.world_size,
-        notes=info.notes,
+        notes=(*info.notes, *notes),
         health=info.health,
     )

@@ -136,6 +136,28 @@ def test_thirty_launches_that_a_scheduler_ended_are_all_resolved_but_the_last() 
     assert not two_counters(report.run.attempts)
 
 
+def test_what_is_in_shared_rows_is_told_once_and_belongs_to_the_run() -> None:
+    cut = launch(1)
+    cut["truncation_rate"] = np.where(np.arange(120) < 20, 0.0, 0.6)
+    report = scan(resumed((1, ROWS, cut, "crashed"), (51, 120, cut, "completed")))
+    (episode,) = [item for item in report.findings if item.detector == "TRUNCATION"]
+    assert (episode.attempt, episode.resolved_by, episode.state) == (1, None, "ongoing")
+    assert report.verdict == "warn"
+
+
+def test_of_many_abandoned_branches_the_older_ones_are_checked_for_facts() -> None:
+    broken = launch(1, BROKEN, rows=400)
+    slow = {**broken, "kl_mean": broken["kl_mean"] * np.where(np.arange(400) < 60, 1, 40)}
+    launches = [(40, 80, slow, "crashed") for _ in range(15)]
+    report = scan(resumed((1, 80, slow, "crashed"), *launches))
+    assert report.run.notes == ("of what attempts 1 to 3 left behind, only facts were checked",)
+    assert {item.attempt for item in report.findings if item.detector == "CRASH"} == set(
+        range(1, 17)
+    )
+    blown = {item.attempt for item in report.findings if item.detector == "KL_BLOWUP"}
+    assert blown == set(range(4, 17))
+
+
 def test_of_two_counters_in_one_file_nothing_is_a_launch() -> None:
     columns = launch(1, rows=600)
     launches = [(n + 1, 100 * n + 100, columns, "unknown") for n in range(5)]
