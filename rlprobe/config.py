@@ -237,7 +237,7 @@ def _waiver(raw: Mapping[str, Any], detectors: Mapping[str, type[Detector]], whe
     if variant is not None and not known & {variant, "*"}:
         listed = ", ".join(sorted(name for name in known if name)) or "none"
         raise ConfigError(
-            f"{where}: {detector} has no variant {variant!r}", hint=f"It has: {listed}"
+            f"{where}: {detector} has no variant {variant!r}", hint=f"It has {listed}."
         )
     return Waiver(detector, raw["reason"], until, variant, _steps(steps, where))
 

@@ -39,6 +39,8 @@ class Branch:
     begins: Mapping[int, int] = field(default_factory=dict)
     whole: bool = True
     findings: Sequence[Finding] = ()
+    _sorted: dict[str, list[Finding]] = field(default_factory=dict, repr=False)
+    _sorted_of: Sequence[Finding] = field(default=(), repr=False)
 
     def parting(self, later: Branch) -> int:
         """The first step at which a later branch goes its own way."""
@@ -48,6 +50,26 @@ class Branch:
     def after(self, attempt: int) -> int:
         """The next attempt that logged any."""
         return min(number for number in self.begins if number > attempt)
+
+    def same(self, item: Finding, parting: int, *, later: bool) -> Finding | None:
+        """What this branch tells of an episode of another one, with which it shares rows.
+
+        Args:
+            parting: the first step that they do not share.
+            later: whether this is the later branch of the two.
+        """
+        for own in self._of_detector().get(item.detector, ()):
+            if _same(item, own, parting) if later else _same(own, item, parting):
+                return own
+        return None
+
+    def _of_detector(self) -> Mapping[str, Sequence[Finding]]:
+        if self._sorted_of is not self.findings:
+            self._sorted = {}
+            for item in self.findings:
+                self._sorted.setdefault(item.detector, []).append(item)
+            self._sorted_of = self.findings
+        return self._sorted
 
 
 def branches(run: Run) -> list[Branch]:
@@ -76,10 +98,8 @@ def remarks(judged: Sequence[Branch]) -> tuple[str, ...]:
     numbers = sorted(branch.attempt for branch in judged if not branch.whole)
     if not numbers:
         return ()
-    which = (
-        f"attempt {numbers[0]}" if len(numbers) == 1 else f"attempts {numbers[0]} to {numbers[-1]}"
-    )
-    return (f"of what {which} left behind only facts were checked",)
+    which = "attempt" if len(numbers) == 1 else f"attempts {numbers[0]} to"
+    return (f"of what {which} {numbers[-1]} left behind, only facts were checked",)
 
 
 def with_attempts(findings: Iterable[Finding], context: Context) -> list[Finding]:
@@ -149,7 +169,7 @@ def _shown_by(item: Finding, branch: Branch, older: Sequence[Branch]) -> int:
         parting = other.parting(branch)
         if number > other.attempt or item.first_bad_step >= parting:
             continue
-        if any(_same(known, item, parting) for known in other.findings):
+        if other.same(item, parting, later=False) is not None:
             break
         number = other.after(other.attempt)
     return number
@@ -157,10 +177,11 @@ def _shown_by(item: Finding, branch: Branch, older: Sequence[Branch]) -> int:
 
 def _twins(branch: Branch, later: Sequence[Branch]) -> Iterator[tuple[str, str]]:
     """Keys of findings that a later branch tells as well, with their keys there."""
-    for item, other in itertools.product(branch.findings, later):
+    for other in later:
         parting = branch.parting(other)
-        same = (twin.key for twin in other.findings if _same(item, twin, parting))
-        yield from ((item.key, key) for key in itertools.islice(same, 1))
+        for item in branch.findings:
+            if (twin := other.same(item, parting, later=True)) is not None:
+                yield item.key, twin.key
 
 
 def _same(item: Finding, later: Finding, parting: int) -> bool:
