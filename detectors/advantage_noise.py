@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -249,8 +250,11 @@ class AdvantageNoise(Detector):
             severity=Severity.CRITICAL if count >= self.many else Severity.WARNING,
             confidence=0.9 if noise.group and flat.during > 0 else 0.6,
             evidence=(
-                stretch.at_top(noise.limit, "largest advantage"),
+                _at_top(stretch, noise.limit),
                 stretch.in_all(float(count), None, "steps"),
+                stretch.in_all(float(noise.group), None, "rollouts of a group")
+                if noise.group
+                else None,
                 Evidence(flat.metric, None, flat.during, known(flat.before), note="median since")
                 if flat.during > 0
                 else None,
@@ -302,6 +306,13 @@ def _largest(run: RunContext) -> Signal | None:
     if largest is None or not len(largest):
         return None
     return largest.with_values(np.fmax(np.abs(largest.values), -largest.beside("advantage_min")))
+
+
+def _at_top(stretch: Stretch, limit: float) -> Evidence:
+    """The largest advantage as it was logged, of either sign."""
+    top = stretch.at_top(limit, "largest advantage")
+    lowest = float(stretch.signal.beside("advantage_min")[stretch.top])
+    return replace(top, metric="advantage_min", value=lowest) if lowest == -top.value else top
 
 
 def _group_size(run: RunContext) -> int | None:

@@ -16,6 +16,7 @@ episodes    where a rule says that it is bad, and the episodes of that
 ranks       one metric of all ranks, and what each is compared with
 learning    whether the reward still grows, whether it is at its top
 flat        the share of groups whose rewards are all equal
+reach       how far a reward can go, and how much of that was gained
 rollouts    which recorded steps are read, and what belongs to a group
 sampled     what rollouts show at the recorded steps, and the episodes of that
 spikes      rows far above what is usual before and after them, and what lasts
@@ -43,12 +44,13 @@ from rlprobe.rule.episodes import (
     together,
 )
 from rlprobe.rule.events import concerns_gradients, concerns_weights, restarts, told_change
-from rlprobe.rule.flat import equal, flat_shares
+from rlprobe.rule.flat import equal, flat_and_reward, flat_shares
 from rlprobe.rule.gradients import SKIPPING, BadGradients, names_in, skipped_updates
 from rlprobe.rule.learning import near_top, still_gains
 from rlprobe.rule.levels import Levels, after_plateau, rise_at_end
 from rlprobe.rule.losses import LossKind, training_loss
 from rlprobe.rule.ranks import RankGrid, all_steps
+from rlprobe.rule.reach import Reach
 from rlprobe.rule.rewards import Learnt, is_auxiliary, is_task, learnt_since
 from rlprobe.rule.rollouts import groups, sampled_steps
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
@@ -72,6 +74,7 @@ __all__ = [
     "Past",
     "Period",
     "RankGrid",
+    "Reach",
     "Sampled",
     "SampledEpisode",
     "Shift",
@@ -90,6 +93,7 @@ __all__ = [
     "equal",
     "factor",
     "finding",
+    "flat_and_reward",
     "flat_shares",
     "from_drift",
     "groups",
