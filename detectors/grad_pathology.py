@@ -24,7 +24,6 @@ from rlprobe.rule import (
     names_in,
     number,
     period,
-    skipped_updates,
     stretch_from,
 )
 from rlprobe.values import BoolArray, IntArray
@@ -188,7 +187,7 @@ class GradPathology(Detector):
         first = led.first if led else at
         poisoned = any(concerns_weights(event) for event in bad.during(at, last))
         recovered = not poisoned and bad.finite_after(last)
-        lost = not poisoned and bool(skipped_updates(run, steps).all())
+        lost = not poisoned and bad.skipped(at, last)
         harmless = lost and (recovered or len(steps) <= self.skipped)
         few = led is None or len(led) < self.several
         evidence = (*_lead_evidence(led), *bad.proof(at, last))
@@ -225,7 +224,8 @@ class GradPathology(Detector):
         count, beat = len(rows), self._period(stretch.signal, rows)
         ends = count >= self.several and not stretch.recovered
         grave = burst and (count >= self.many or ends)
-        flat = stretch.signal.beside("zero_variance_group_fraction")[stretch.start]
+        shares = stretch.signal.run.series("zero_variance_group_fraction")
+        flat = float(stats.at_steps(shares, stretch.signal.steps[rows[:1]])[0])
         return finding(
             self,
             stretch,

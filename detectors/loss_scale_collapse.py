@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from rlprobe import stats
 from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
 from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding, number, stretch_from
 from rlprobe.values import BoolArray
@@ -99,10 +100,11 @@ class LossScaleCollapse(Detector):
             return
         rises = np.cumsum(np.diff(scale.values, prepend=scale.values[0]) > 0)
         parted = (np.diff(scale.steps[rows]) > self.spacing) | (np.diff(rises[rows]) > 0)
-        broken = np.flatnonzero(parted)
-        for first, last in zip([0, *(broken + 1)], [*broken, len(rows) - 1], strict=True):
-            start, end = int(rows[first]), int(rows[last])
-            if last - first + 1 >= self.halvings and not self._searching(scale, start, end):
+        breaks = np.flatnonzero(parted)
+        first, last = np.append(0, breaks + 1), np.append(breaks, len(rows) - 1)
+        many = np.flatnonzero(last - first + 1 >= self.halvings)[: stats.MOST_EPISODES]
+        for start, end in zip(rows[first[many]].tolist(), rows[last[many]].tolist(), strict=True):
+            if not self._searching(scale, start, end):
                 yield stretch_from(scale, start, _until(scale, end))
 
     @rule("floor")

@@ -37,12 +37,14 @@ class BadGradients:
     Attributes:
         steps: where they are, ascending, without those that a loss scaler caught.
         events: `nan_detected` events about gradients or weights.
+        updates_skipped: at which of the steps no update was made, as far as is known.
     """
 
     run: RunContext
     watched: tuple[Watched, ...]
     events: tuple[Event, ...]
     steps: IntArray
+    updates_skipped: BoolArray
 
     @classmethod
     def of(cls, run: RunContext) -> BadGradients:
@@ -53,7 +55,13 @@ class BadGradients:
         steps = steps[~_scaler_backed_off(run, steps)]
         events = tuple(told)
         at = np.array([step_of(run, event) for event in events], dtype=np.int64)
-        return cls(run, watched, events, np.union1d(steps, at))
+        steps = np.union1d(steps, at)
+        return cls(run, watched, events, steps, skipped_updates(run, steps))
+
+    def skipped(self, first: int, last: int) -> bool:
+        """Whether none of the bad steps from `first` to `last` made an update."""
+        rows = (self.steps >= first) & (self.steps <= last)
+        return bool(self.updates_skipped[rows].all())
 
     def during(self, first: int, last: int) -> tuple[Event, ...]:
         """The events of these steps."""

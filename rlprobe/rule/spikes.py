@@ -58,6 +58,8 @@ class Spikes:
         if spiking[0]:
             calm = np.flatnonzero(~(spiking[:-1] | spiking[1:]))
             spiking[: calm[0] if len(calm) else len(spiking)] = False
+        if not spiking.any():
+            return cls(signal, past, spiking, ())
         raised = Judged(signal, past.rise > limit / 2).persistent(lasts)
         lasting = tuple(s for s in raised if len(s) >= lasts and spiking[s.rows].any())
         after = _after(past.scaled, spiking, lasting)
