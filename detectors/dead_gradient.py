@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import Detector, Inconclusive, RunContext, fixed, knob, rule
 from rlprobe.findings import Evidence, Finding, Severity
-from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding, flat_shares, number
+from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding, flat_shares, number, stretch_from
 from rlprobe.values import FloatArray
 
-_UNMOVED = ("loss", "kl_mean", "approx_kl", "clip_fraction")
+_MOVED = ("kl_mean", "approx_kl", "clip_fraction")  # by a policy that learns
 _REWARDED = ("reward_", "zero_variance_group", "group_", "advantage")
 _PRINTED = ("lr", "grad_norm", "loss", "policy_loss", "kl_mean")
 
@@ -25,7 +25,7 @@ class DeadGradient(Detector):
         A gradient norm of exactly 0 while a good part of the groups has different rewards, so
         that there are advantages to learn from; one that dwindles to almost nothing; a loss and a
         gradient that are exactly 0 from the first row on; a learning rate of exactly 0; updates
-        that are skipped one after the other.
+        that are skipped one after the other; weights whose norm stays the same.
 
     Why it matters
         A frozen adapter, an optimizer without parameters, a broken backward pass of a library
@@ -68,6 +68,7 @@ class DeadGradient(Detector):
         ("loss",),
         ("lr",),
         ("update_skipped",),
+        ("param_norm",),
     )
     stage = "gradient"
     caused_by = ()  # weights that do not move are a root by nature
@@ -100,7 +101,7 @@ class DeadGradient(Detector):
         norm = Signal.logged(run, "grad_norm")
         if norm is None or not (norm.values == 0).any() or self._rounded(norm):
             return
-        zero, unmoved = norm.values == 0, _unmoved(norm)
+        zero, unmoved = norm.values == 0, _unmoved(stretch_from(norm, 0), ("loss", *_MOVED))
         best = next(flat_shares(run), None)
         if best is None or (zero.all() and not unmoved):
             return
@@ -182,6 +183,20 @@ class DeadGradient(Detector):
             whole = len(stretch) == len(skips) and len(stretch) >= self.rows
             if len(stretch) >= self.lasting or whole:
                 yield self._refused(stretch)
+
+    @rule("frozen")
+    def _frozen(self, run: RunContext) -> Iterator[Finding]:
+        """A state: the norm of the weights is the same to the last digit on `long` rows or more.
+        Info; a warning where KL or clip fraction are logged and stand at 0 too.
+        """
+        weights = Signal.logged(run, "param_norm", above=0)
+        if weights is None or len(weights) <= self.long:
+            return
+        units = weights.values / self.resolved
+        same = np.diff(weights.values, prepend=math.nan) == 0
+        same &= np.abs(units - np.round(units)) > 1e-3  # more digits than a console prints
+        for stretch in Judged(weights, same).runs(least=self.long):
+            yield self._unchanged(stretch.starting(stretch.start - 1))
 
     def _rounded(self, norm: Signal) -> bool:
         """Whether the log has three decimals only, and the norms are hardly larger than that."""
@@ -341,12 +356,31 @@ class DeadGradient(Detector):
             ),
         )
 
+    def _unchanged(self, stretch: Stretch) -> Finding:
+        count = len(stretch)
+        return finding(
+            self,
+            stretch,
+            f"The norm of the weights is {stretch.onset!r} to the last digit on {count:,} rows"
+            f"{SINCE}: the updates do not reach the weights, or are below their precision.",
+            variant="frozen",
+            severity=Severity.WARNING if _unmoved(stretch, _MOVED) else Severity.INFO,
+            confidence=0.7,
+            evidence=(stretch.at_onset(None), stretch.in_all(count, None, "rows")),
+            remedies=(
+                "compare the weights of two checkpoints: are they the same?",
+                "keep master weights in fp32: a small learning rate is lost in bf16",
+                "count the trainable parameters that the optimizer holds; is the adapter frozen?",
+            ),
+        )
+
 
 def _rows(count: int) -> str:
     return "row" if count == 1 else "rows"
 
 
-def _unmoved(norm: Signal) -> int:
+def _unmoved(rows: Stretch, names: Sequence[str]) -> int:
     """How many of the metrics that a moving policy changes are logged, if all stand at 0."""
-    logged = [norm.beside(name) for name in _UNMOVED if norm.run.series(name)]
+    signal = rows.signal
+    logged = [signal.beside(name)[rows.rows] for name in names if signal.run.series(name)]
     return len(logged) * all((np.nan_to_num(values) == 0).all() for values in logged)
