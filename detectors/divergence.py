@@ -244,7 +244,7 @@ class Divergence(Detector):
         return max(0, int(low[-1]) + 2 - rows) if len(low) else 0
 
     def _from_step(self, stretch: Stretch, scaled: stats.FloatArray) -> Stretch:
-        """The same from the row of the step, where the rise is one: most of it in one row."""
+        """The same from the row of the step, where the rise is one; else from where it began."""
         reach = self.step_rows
         first, last = max(0, stretch.start - reach), min(stretch.sure + reach, stretch.end) + 1
         step = first + (stats.change_point(scaled[first:last]) or 0)
@@ -253,7 +253,8 @@ class Divergence(Detector):
         before, later = stats.median(scaled[first:step]), stats.median(scaled[step:last])
         at_once = stats.median(scaled[step:][:3])
         sharp = at_once - before > self.step_share * (later - before) > 0
-        return stretch.starting(step) if sharp else stretch
+        began = stats.descent_onset(-scaled, min(stretch.sure + self.step_past, stretch.end))
+        return stretch.starting(step if sharp else min(began, stretch.start))
 
     # --- a signed loss ----------------------------------------------------------------------------
 

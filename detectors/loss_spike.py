@@ -11,6 +11,7 @@ from rlprobe import stats
 from rlprobe.detector import Detector, Inconclusive, RunContext, fixed, knob, rule
 from rlprobe.findings import Evidence, Finding, Severity
 from rlprobe.rule import (
+    SINCE,
     Judged,
     LossKind,
     Signal,
@@ -22,6 +23,7 @@ from rlprobe.rule import (
     training_loss,
 )
 
+BESIDE = ("grad_norm", "kl_mean", "value_loss")
 ONE_MINIBATCH = ("sb3", "cleanrl")  # log the loss of the last minibatch of an update
 
 
@@ -46,10 +48,11 @@ class LossSpike(Detector):
         had so far, is out. A loss of pairs must also be above where it began, and one of an unknown
         kind a nat higher. In the first sixteen rows, a row that is out alone must be 2 nats higher.
         At most two rows back inside part a jump. Half of the rise must be gone over the five rows
-        after it; the last row may jump alone. Info is a single row at which the gradient norm, the
-        KL and the value loss stay calm, if a gradient norm is logged or the row is less than twice
-        as far out as it must be; and a jump of up to three of the first sixteen rows that passed
-        twenty rows ago. All else is a warning.
+        after it, or at most as many rows later as there were before it; the last row may jump
+        alone. Info is a single row at which the gradient norm, the KL and the value loss stay calm,
+        if a gradient norm is logged, or that is not far out for the rarest rows of this run; and a
+        jump of up to three of the first sixteen rows that passed twenty rows ago. All else is a
+        warning.
 
     What to do
         If the loss came back at once: keep the batch and go on. If it comes again: clip the
@@ -101,6 +104,9 @@ class LossSpike(Detector):
     alone = fixed(2.0, "times as far as it must be: one row that nothing else confirms")
     tail = fixed(0.9, "quantile of all distances so far that tells how heavy the tails are")
     tail_stds = fixed(1.645, "standard deviations that a normal distribution has there")
+    rare = fixed(0.99, "the same for a row that is out alone")
+    rare_stds = fixed(2.576, "standard deviations that a normal distribution has there")
+    pair_nats = fixed(1.0, "nats above where a loss of pairs began: single pairs cost as much")
     long_ago = fixed(20, "rows since, after which it has passed")
     gradient_times = fixed(5.0, "times its past: a gradient norm that agrees")
     value_times = fixed(3.0, "times its past: a value loss that agrees")
@@ -124,11 +130,17 @@ class LossSpike(Detector):
         """The loss of a row is far above its level, as a ratio and in nats, and comes back."""
         out, margin = self._in_nats(loss, kind)
         grounds = out.bad.any() and loss.run.series("grad_norm") is not None
-        agrees = self._agrees(loss) if grounds else margin > self.alone
+        agrees = self._agrees(loss) & (margin > 1) if grounds else margin > self.alone
+        over = -1
         for stretch in out.runs(gap=self.pause):
+            if stretch.start <= over:
+                continue
             if self._came_back(stretch):
                 odd = len(stretch) == 1 and not agrees[stretch.start]
                 yield self._finding(out, stretch, kind, minor=self._minor(stretch, odd=odd))
+            elif lasting := self._lasting(stretch):
+                over = lasting.end
+                yield self._high(lasting, kind)
 
     @rule("signed")
     def _signed(self, loss: Signal, kind: LossKind) -> Iterator[Finding]:
@@ -140,7 +152,7 @@ class LossSpike(Detector):
         """
         past = loss.past(warmup=self.past_rows, window=self.level_rows)
         off = np.abs(past.rise)
-        usual = np.fmax(stats.noise(loss.values), self._tails(off))
+        usual = np.fmax(stats.noise(loss.values), _tails(off, self.tail, self.tail_stds))
         far = off > self.sigmas * np.fmax(usual, self.least_std)
         far &= np.abs(loss.values) > np.abs(past.level)
         out = Judged(loss, far & self._agrees(loss) if far.any() else far, level=past.level)
@@ -173,17 +185,17 @@ class LossSpike(Detector):
         # scatter from row to row, and the slower one that neighbouring rows share
         quick = np.fmax(stats.scatter(past.scaled), np.where(known, self.least_std, self.early_std))
         slow = loss.with_values(past.rise).past(above=band, warmup=self.past_rows).robust_std
-        usual = np.fmax(np.fmax(quick, slow), self._tails(np.abs(past.rise)))
-        margin = past.rise / np.maximum(limit, self.sigmas * usual)
-        nats = loss.values - past.level
-        out = (margin > 1) & (nats > self.least_nats) & (loss.values > kind.least(loss, past.level))
+        rises = np.where(past.rise > 0, past.rise, np.nan)
+        tails = np.where(known, _tails(rises, self.tail, self.tail_stds), np.nan)
+        usual = np.fmax(np.fmax(quick, slow), tails)
+        rare = np.where(known, _tails(rises, self.rare, self.rare_stds), np.nan)
+        margin = past.rise / np.maximum(limit, self.sigmas * np.fmax(usual, rare))
+        nats, least = loss.values - past.level, kind.least(loss, past.level)
+        least += self.pair_nats if kind.name == "preference" else 0.0
+        out = past.rise > np.maximum(limit, self.sigmas * usual)
+        out &= (nats > self.least_nats) & (loss.values > least)
         out &= known | (nats > self.sure_nats) | _neighbours(out)
         return Judged(loss, out, level=past.level), margin
-
-    def _tails(self, off: stats.FloatArray) -> stats.FloatArray:
-        """Standard deviation of the normal distribution that has tails as heavy as before."""
-        so_far = stats.past_quantile(off, self.tail) / self.tail_stds
-        return np.where(early(self.early_rows, len(off)), np.nan, so_far)
 
     def _came_back(self, stretch: Stretch, *, signed: bool = False) -> bool:
         """Back to at most half of the farthest row; the last row may still be a spike."""
@@ -192,6 +204,20 @@ class LossSpike(Detector):
             return len(stretch) <= (self.pause if signed else 1)
         after = stats.median(values[stretch.end + 1 :][: self.back_rows])
         return abs(after - level) <= self.back * float(np.abs(stretch.values - level).max())
+
+    def _lasting(self, stretch: Stretch) -> Stretch | None:
+        """A jump that stayed until rows had passed, and came back in fewer than were before it."""
+        loss, start, level = stretch.signal, stretch.start, stretch.onset_level
+        if start < self.early_rows or not stretch.recovered:
+            return None
+        ahead = loss.values[start : 2 * start]
+        means = stats.rolling_mean(ahead, self.back_rows)[self.back_rows :]
+        half = level + self.back * (stats.median(ahead[: self.back_rows]) - level)
+        back = np.flatnonzero(means <= half)
+        if not len(back):
+            return None
+        high = np.flatnonzero(ahead[: int(back[0]) + self.back_rows] > half)
+        return stretch_from(loss, start, start + int(high[-1]))
 
     def _minor(self, stretch: Stretch, *, odd: bool) -> bool:
         """Whether it is an odd batch, or a short jump of the warm-up that passed long ago."""
@@ -237,10 +263,29 @@ class LossSpike(Detector):
                 stretch.at_onset(level),
                 Evidence(loss.metric, step, value, level, note="farthest from the level"),
                 stretch.in_all(len(rows), None, "rows out of the band"),
-                *(_beside(loss, metric, top) for metric in ("grad_norm", "kl_mean", "value_loss")),
+                *(_beside(loss, metric, top) for metric in BESIDE),
                 kind.evidence(loss),
             ),
             remedies=_cures(step, often=len(rows) >= self.cluster),
+        )
+
+    def _high(self, stretch: Stretch, kind: LossKind) -> Finding:
+        loss, level = stretch.signal, stretch.before(self.level_rows)
+        return finding(
+            self,
+            stretch,
+            f"The {loss.metric.replace('_', ' ')} jumped from {number(level)} to a median of "
+            f"{number(stretch.usual)} over {len(stretch):,} rows{SINCE}, and came back"
+            f"{_meaning(level, stretch.usual, kind)}.",
+            evidence=(
+                stretch.at_onset(level),
+                stretch.at_top(level),
+                stretch.in_all(stretch.usual, level, "median since, against before"),
+                stretch.in_all(len(stretch), None, "rows up to the last high one"),
+                *(stretch.beside(metric).evidence() for metric in BESIDE),
+                kind.evidence(loss),
+            ),
+            remedies=_cures(stretch.first, often=True),
         )
 
     def _overflowed(self, stretch: Stretch, scale: stats.FloatArray) -> Finding:
@@ -260,6 +305,12 @@ class LossSpike(Detector):
             remedies=_cures(step, often=False),
             metrics=("loss", "loss_scale"),
         )
+
+
+def _tails(off: stats.FloatArray, share: float, stds: float) -> stats.FloatArray:
+    """Standard deviation of the normal distribution that has tails as heavy as those so far."""
+    so_far: stats.FloatArray = stats.past_quantile(off, share) / stds
+    return so_far
 
 
 def _neighbours(mask: stats.BoolArray) -> stats.BoolArray:

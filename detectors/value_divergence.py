@@ -70,7 +70,8 @@ class ValueDivergence(Detector):
     negative = fixed(-0.05, "explained variance with which it is worse than a constant")
     always = fixed(0.9, "share of all rows that a critic which never learnt is worse on")
     far = fixed(-0.5, "explained variance with which it is far worse than a constant")
-    gained = fixed(0.25, "part of a bad start that a critic must have made good to be learning")
+    gained = fixed(0.125, "part of what is missing that half of the rows must gain: a cold start")
+    past_rows = fixed(64, "rows before a fall that its mean is compared with")
     before_rows = fixed(16, "rows before a fall whose median is what it fell from")
     least_std = fixed(0.15, "of the logarithm of the value loss: none is steadier")
     bad_stds = fixed(4, "robust standard deviations that a value loss must be above its level")
@@ -94,24 +95,40 @@ class ValueDivergence(Detector):
         below, knew = variance.values < self.negative, best > self.knew
         bad = (below & knew) | ((variance.values < self.far) & (best > self.far / 2))
         if len(variance) >= 5 * self.rows and not knew.any() and below.mean() > self.always:
-            yield self._blind(stretch_from(variance, 0))
+            if not self._learns(variance):
+                yield self._blind(stretch_from(variance, 0))
             return
         for stretch in Judged(variance, bad, below & knew, best).persistent(self.rows):
-            if stretch.start >= self.points and len(variance) >= self.rows:
-                fell = stats.descent_onset(variance.values, stretch.sure)
-                yield self._blind(stretch.starting(min(fell, stretch.start)))
+            if stretch.start >= self.points and self._fell(stretch):
+                reached = min(stretch.sure + self.rows - 1, stretch.end)
+                fell = stats.descent_onset(variance.values, reached)
+                yield self._blind(stretch.starting(min(fell, stretch.sure)))
 
     def _from_the_start(self, variance: Signal) -> Finding | None:
         """A critic that is far worse than a constant on all rows, and is not getting better."""
         values = variance.values
-        if not len(values) or np.mean(values < self.far) < self.always:
+        far = len(values) > 0 and np.mean(values < self.far) >= self.always
+        if not far or self._learns(variance):
             return None
-        half = len(values) // 2
-        gain = stats.median(values[half:]) - stats.median(values[:half]) if half else 0.0
-        if gain > 2 * stats.noise(values) and gain > self.gained * abs(values[0]):
-            return None  # a cold start: the critic learns
-        severity = Severity.WARNING if len(values) >= self.rows else Severity.INFO
-        return self._blind(stretch_from(variance, 0), severity)
+        long = len(values) >= 2 * self.rows
+        return self._blind(stretch_from(variance, 0), Severity.WARNING if long else Severity.INFO)
+
+    def _learns(self, variance: Signal) -> bool:
+        """Whether a critic that began badly is getting better: a cold start."""
+        half = len(variance) // 2
+        if not half:
+            return False
+        was, now = (stats.median(part) for part in (variance.values[:half], variance.values[half:]))
+        error = self.bad_stds * stats.noise(variance.values) / math.sqrt(half)
+        return now - was > max(error, self.gained * abs(now))
+
+    def _fell(self, stretch: Stretch) -> bool:
+        """Whether its median is below what was before by more than scatter."""
+        if len(stretch) < self.rows:
+            return False
+        core = stretch.signal.values[stretch.core]
+        drop = stretch.before(self.past_rows) - stats.median(core)
+        return drop > self.bad_stds * stats.noise(stretch.signal.values) / math.sqrt(self.rows)
 
     @rule("value_loss")
     def _loss(self, run: RunContext) -> Iterator[Finding]:

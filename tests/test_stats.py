@@ -248,7 +248,7 @@ def test_a_fall_begins_below_the_level_it_came_from_and_not_at_an_older_one() ->
     fall = np.concatenate((np.full(100, 2.0), np.full(100, 1.0), np.linspace(1, -1, 100))) + noise
     assert 198 <= stats.descent_onset(fall, 280) <= 225
     step = np.concatenate((np.full(150, 2.0), np.full(150, -1.0))) + noise
-    assert stats.descent_onset(step, 152) == 150
+    assert stats.descent_onset(step, 157) == 150
     assert stats.descent_onset(fall[:1], 0) == 0
 
 
