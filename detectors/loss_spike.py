@@ -102,9 +102,9 @@ class LossSpike(Detector):
     cluster = fixed(3, "rows out that are more than chance")
     warmup_rows = fixed(3, "rows of a jump that a warm-up may have")
     alone = fixed(2.0, "times as far as it must be: one row that nothing else confirms")
-    tail = fixed(0.9, "quantile of all distances so far that tells how heavy the tails are")
+    tail = fixed(0.95, "quantile of all rises so far that tells how heavy the tails are")
     tail_stds = fixed(1.645, "standard deviations that a normal distribution has there")
-    rare = fixed(0.99, "the same for a row that is out alone")
+    rare = fixed(0.995, "the same for a row that is out alone")
     rare_stds = fixed(2.576, "standard deviations that a normal distribution has there")
     pair_nats = fixed(1.0, "nats above where a loss of pairs began: single pairs cost as much")
     long_ago = fixed(20, "rows since, after which it has passed")
@@ -151,10 +151,9 @@ class LossSpike(Detector):
         passes, and where the framework logs one minibatch; else a warning.
         """
         past = loss.past(warmup=self.past_rows, window=self.level_rows)
-        off = np.abs(past.rise)
-        usual = np.fmax(stats.noise(loss.values), _tails(off, self.tail, self.tail_stds))
-        far = off > self.sigmas * np.fmax(usual, self.least_std)
-        far &= np.abs(loss.values) > np.abs(past.level)
+        away = np.where(np.abs(loss.values) > np.abs(past.level), np.abs(past.rise), 0.0)
+        usual = np.fmax(stats.noise(loss.values), _tails(away, self.tail, self.tail_stds))
+        far = away > self.sigmas * np.fmax(usual, self.least_std)
         out = Judged(loss, far & self._agrees(loss) if far.any() else far, level=past.level)
         minibatch = loss.run.framework in ONE_MINIBATCH
         for stretch in out.runs(gap=self.reach):
@@ -185,10 +184,10 @@ class LossSpike(Detector):
         # scatter from row to row, and the slower one that neighbouring rows share
         quick = np.fmax(stats.scatter(past.scaled), np.where(known, self.least_std, self.early_std))
         slow = loss.with_values(past.rise).past(above=band, warmup=self.past_rows).robust_std
-        rises = np.where(past.rise > 0, past.rise, np.nan)
-        tails = np.where(known, _tails(rises, self.tail, self.tail_stds), np.nan)
+        rises = np.maximum(past.rise, 0)
+        tails = _tails(rises, self.tail, self.tail_stds)
         usual = np.fmax(np.fmax(quick, slow), tails)
-        rare = np.where(known, _tails(rises, self.rare, self.rare_stds), np.nan)
+        rare = _tails(rises, self.rare, self.rare_stds)
         margin = past.rise / np.maximum(limit, self.sigmas * np.fmax(usual, rare))
         nats, least = loss.values - past.level, kind.least(loss, past.level)
         least += self.pair_nats if kind.name == "preference" else 0.0
@@ -307,10 +306,10 @@ class LossSpike(Detector):
         )
 
 
-def _tails(off: stats.FloatArray, share: float, stds: float) -> stats.FloatArray:
+def _tails(rises: stats.FloatArray, share: float, stds: float) -> stats.FloatArray:
     """Standard deviation of the normal distribution that has tails as heavy as those so far."""
-    so_far: stats.FloatArray = stats.past_quantile(off, share) / stds
-    return so_far
+    so_far = stats.past_quantile(rises, share) / stds
+    return np.where(early(LossSpike.early_rows, len(rises)), np.nan, so_far)
 
 
 def _neighbours(mask: stats.BoolArray) -> stats.BoolArray:
