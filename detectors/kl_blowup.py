@@ -16,17 +16,19 @@ from rlprobe.rule import (
     SINCE,
     WHOLE,
     Judged,
-    Shift,
     Signal,
     Stretch,
     beginning,
+    breaks,
     early,
     finding,
     from_drift,
+    held_until,
     number,
     restore,
     shifts,
     still_gains,
+    stretch_from,
     told_change,
 )
 
@@ -114,6 +116,9 @@ class KLBlowup(Detector):
     at_start = fixed(0.25, "part of `floor` that no first update explains")
     fallen = fixed(0.5, "part of it that is left where a KL to a teacher falls by being learnt")
     shifted = fixed(1.5, "times the level before, at one row and for good")
+    broken = fixed(1.5, "times the largest change before, which is enough for a KL ...")
+    doubled = fixed(2.0, "... that is so many times the level before, at one row and for good")
+    beside = fixed(8, "rows on either side of such a row that are compared")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """The three KLs in turn; what one rule told of the reference, the next does not repeat."""
@@ -135,10 +140,10 @@ class KLBlowup(Detector):
         for stretch in self._sudden(kl, kind):
             reported[stretch.rows] = True
             yield self._finding(stretch, kind)
-        jumps = [shift for shift in self._jumps(kl) if not reported[shift.row]]
+        jumps = [jump for jump in self._jumps(kl) if not reported[jump.start]]
         yield from self._shift(jumps)
         if run.series("preference_margin") is None:  # there it is a sum over the completion
-            yield from self._far(kl, reported, [shift.row for shift in jumps])
+            yield from self._far(kl, reported, [jump.start for jump in jumps])
             yield from self._start(kl, reported)
 
     @rule("far")
@@ -168,9 +173,10 @@ class KLBlowup(Detector):
             yield self._start_finding(near, limit)
 
     @rule("shift")
-    def _shift(self, jumps: list[Shift]) -> Iterator[Finding]:
+    def _shift(self, jumps: list[Stretch]) -> Iterator[Finding]:
         """The level is `shifted` times as high from one row on and for good, which is far more than
-        it ever changed. A warning; info where an event of the run tells of a change at that row.
+        it usually changes, or `doubled` and `broken` times the largest change. A warning; info
+        where an event of the run tells of a change at that row.
         """
         yield from map(self._shift_finding, jumps)
 
@@ -217,13 +223,21 @@ class KLBlowup(Detector):
         )
         return from_drift(worth, self._logs(kl))
 
-    def _jumps(self, kl: Signal) -> list[Shift]:
+    def _jumps(self, kl: Signal) -> list[Stretch]:
         """Lasting rises from one row to the next, of a KL that was there before."""
-        return [
-            shift
+        jumps = [
+            stretch_from(kl, shift.row)
             for shift in shifts(kl)
             if shift.up and shift.lasts and shift.after > self.shifted * shift.before
             if shift.before > self.nothing
+        ]
+        if jumps:
+            return jumps
+        return [
+            stretch_from(kl, item.row)
+            for item in breaks(kl, times=self.broken)
+            if item.ratio > self.doubled and item.before > self.nothing
+            if len(kl) - item.row > self.span and held_until(item) == len(kl) - 1
         ]
 
     def _logs(self, kl: Signal) -> stats.FloatArray:
@@ -310,25 +324,26 @@ class KLBlowup(Detector):
             ),
         )
 
-    def _shift_finding(self, shift: Shift) -> Finding:
-        cause = told_change(shift.signal.run, shift.step)
+    def _shift_finding(self, jump: Stretch) -> Finding:
+        before, after = jump.before(self.beside), stats.median(jump.values[: self.beside])
+        cause = told_change(jump.signal.run, jump.first)
         why = f" ({cause})" if cause else ""
         return finding(
             self,
-            shift.stretch,
-            f"KL to the reference model went from {number(shift.before)} to {number(shift.after)} "
-            f"nats in one row{SINCE}{why}, and stays.",
+            jump,
+            f"KL to the reference model went from {number(before)} to {number(after)} nats in one "
+            f"row{SINCE}{why}, and does not come back.",
             variant="shift",
             severity=Severity.INFO if cause else Severity.WARNING,
             confidence=0.8,
             evidence=(
-                shift.stretch.at_onset(shift.before),
-                shift.stretch.in_all(shift.after, shift.before, "median after, against before"),
+                jump.at_onset(before),
+                jump.in_all(after, before, "median of the next rows, against those before"),
             ),
             remedies=(
                 "check whether the reference model, its adapter or its template was changed there",
                 "look for a jump of the policy: a restart, another learning rate, a lost state",
-                restore(shift.step),
+                restore(jump.first),
             ),
         )
 

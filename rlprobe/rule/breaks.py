@@ -128,12 +128,16 @@ def _changes(blocks: FloatArray) -> FloatArray:
 
 
 def _largest_before(change: FloatArray, blocks: FloatArray) -> FloatArray:
-    """The largest change before each row whose rows do not reach into it, none below a grain."""
+    """The largest change before each row whose rows do not reach into it, none below a grain.
+
+    Few rows have shown little of what is usual: what they have shown counts for more.
+    """
     largest = np.maximum.accumulate(np.abs(change))
     out = np.zeros(len(change))
     out[AFTER:] = largest[:-AFTER]
     grain = GRAIN * max(abs(stats.median(blocks)), stats.robust_std(blocks), 1e-12)
-    return np.maximum(out, grain)
+    few = 1 + SETTLED / np.maximum(np.arange(len(change)), 1)
+    return np.maximum(out, grain) * few
 
 
 def _peaks(ratio: FloatArray, size: FloatArray, times: float) -> list[int]:

@@ -13,6 +13,7 @@ from rlprobe.values import FloatArray
 LOOK_BACK = 32  # rows before an episode's sure rows that the reward's growth is seen from
 FEWEST = 8  # rewards that growth can be seen in
 SURE = 3.0  # standard errors by which one half has to be above the other
+WORTH = 0.03  # part of the reward by which it has to grow
 TOP = 0.9  # part of the highest possible reward that is near it
 RIGHT = ("accura", "correct", "exact", "answer", "solve", "pass", "success")  # of a task's reward
 
@@ -25,7 +26,8 @@ def still_gains(stretch: Stretch, metric: str = "reward_mean") -> bool:
     if len(values) < FEWEST:
         return False
     error = stats.noise(values) * math.sqrt(math.pi / half)  # of a difference of two medians
-    return stats.median(values[-half:]) - stats.median(values[:half]) > SURE * error
+    before, after = stats.median(values[:half]), stats.median(values[-half:])
+    return after - before > max(SURE * error, WORTH * abs(before))
 
 
 def near_top(stretch: Stretch) -> bool:
