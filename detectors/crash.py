@@ -38,8 +38,9 @@ class Crash(Detector):
         link of a chain. Resume from the last checkpoint once the cause is known.
 
     When it is wrong
-        A foreign log does not tell how the run ended, so nothing is checked there. A recording on
-        another machine whose process cannot be seen may still be alive; it is not reported.
+        A foreign log tells how the run ended only if its last lines do: that of a console may, a
+        table of metrics never does. A recording on another machine whose process cannot be seen may
+        still be alive; it is not reported.
 
     References
         PyTorch documentation, torch.distributed error handling. `schemas/failures.toml` for the
@@ -49,7 +50,7 @@ class Crash(Detector):
     id = "CRASH"
     severity = Severity.CRITICAL
     facts_only = True
-    needs = (("event:run_started",),)
+    needs = (("event:run_started",), ("event:crash",), ("event:halted",))
     caused_by = (
         "GRAD_PATHOLOGY",
         "NONFINITE_METRIC",

@@ -245,23 +245,23 @@ class RankOutlier(Detector):
         if grid.metric not in COPIED or len(grid.ranks) <= 2:
             return
         common, apart = grid.shared()
-        told = np.isfinite(common)
-        same = told & ~apart.any(axis=1)
+        agreed = np.isfinite(common)
+        same = agreed & ~apart.any(axis=1)
         for column in self._few(np.flatnonzero(apart.sum(axis=0) >= 3), grid):
             for stretch in Judged(grid.of_rank(column), apart[:, column]).persistent():
                 before = np.flatnonzero(same[: stretch.start])
-                if not self._copied(grid, common[before], int(told[: stretch.start].sum())):
+                if not self._copied(grid, common[before], int(agreed[: stretch.start].sum())):
                     continue
                 usual = float(common[stretch.start])
                 far = (stretch.onset - usual) / max(abs(usual), 1e-300)
                 yield _Spell(grid, stretch, usual, far, "replica")
 
-    def _copied(self, grid: RankGrid, before: stats.FloatArray, told: int) -> bool:
+    def _copied(self, grid: RankGrid, before: stats.FloatArray, agreed: int) -> bool:
         """Whether ranks share a metric because they are copies, by what they shared before."""
-        if not told:
+        if not agreed:
             return grid.metric == STATES[0] and len(grid.ranks) >= self.majority
         moving = grid.metric in STATES or len(np.unique(before)) > len(before) // 2
-        return moving and len(before) >= max(self.shared, self.most * told)
+        return moving and len(before) >= max(self.shared, self.most * agreed)
 
     def _few(self, columns: stats.IntArray, grid: RankGrid) -> list[int]:
         """These ranks, if they are few enough to be at fault."""

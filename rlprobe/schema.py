@@ -56,12 +56,13 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a line of output of a dead run means."""
+    """What a line of output of a dead run means; `alone`: also without a traceback before it."""
 
     kind: str
     pattern: re.Pattern[str]
     meaning: str
     remedy: str
+    alone: bool = False
 
 
 def text(name: str) -> str:
@@ -190,10 +191,8 @@ def detect_algorithm(keys: Iterable[str]) -> str | None:
 @functools.cache
 def failures() -> tuple[Failure, ...]:
     """What the last lines of a dead run mean, most telling first."""
-    return tuple(
-        Failure(raw["kind"], re.compile(raw["pattern"], re.I), raw["meaning"], raw["try"])
-        for raw in _load("failures.toml")["failure"]
-    )
+    raw = _load("failures.toml")["failure"]
+    return tuple(Failure(**it | {"pattern": re.compile(it["pattern"], re.I)}) for it in raw)
 
 
 def classify_failure(lines: Iterable[str]) -> tuple[Failure, str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from rlprobe.importers.steps import COUNTERS, STEP_KEYS
 from rlprobe.store.frame import Frame, empty_frame, frame_of
 from rlprobe.store.run import RunInfo
 from rlprobe.store.table import TableRun
-from rlprobe.values import Attempt, BoolArray, FloatArray, IntArray
+from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray
 
 _MIXED = "rows of many steps come again and again: read as one launch, the last value of each step"
 _COUNTED_ON = "steps begin anew in each epoch: counted on from one to the next"
@@ -46,6 +46,7 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
     left_out = sum(reading.rows.left_out for reading in readings)
     notes += [f"{left_out:,} keys left out: more than memory allows"] if left_out else []
     frame = steps if len(steps) else ranks
+    attempts = _attempts(frame.step, frame.attempt)
     info = RunInfo(
         path=str(path),
         id=name or path.name,
@@ -54,7 +55,7 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         algorithm=_first(reading.algorithm for reading in readings)
         or schema.detect_algorithm(keys),
         settings={key: v for reading in readings for key, v in reading.settings.items()},
-        attempts=_attempts(frame.step, frame.attempt),
+        attempts=attempts,
         notes=tuple(dict.fromkeys(notes)),
         unmapped=_unmapped(keys, aliases),
     )
@@ -62,7 +63,7 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         info,
         steps,
         ranks=ranks,
-        events=[event for reading in readings for event in reading.events],
+        events=[_placed(event, attempts) for reading in readings for event in reading.events],
         rollouts=[rollout for reading in readings for rollout in reading.rollouts],
         problems=[problem for reading in readings for problem in reading.problems],
     )
@@ -148,6 +149,14 @@ def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:
 def _canonical(columns: Columns, aliases: naming.Aliases) -> Columns:
     """Under canonical names, without the steps."""
     return aliases.apply({key: column for key, column in columns.items() if key not in STEP_KEYS})
+
+
+def _placed(event: Event, attempts: Sequence[Attempt]) -> Event:
+    """The end of a run is that of the launch that ended at its step, else of the last one."""
+    if event.kind not in ("crash", "halted") or len(attempts) < 2:
+        return event
+    ends = [item.number for item in attempts if item.last_step == event.step]
+    return replace(event, attempt=ends[-1] if ends else attempts[-1].number)
 
 
 def _attempts(step: IntArray, attempt: IntArray) -> tuple[Attempt, ...]:
