@@ -45,9 +45,9 @@ class RepetitionLoop(Detector):
     """Rollouts say the same words again and again, or their tags come apart.
 
     What it detects
-        Rollouts with an 8-gram more than three times inside the reasoning, rollouts whose tags are
-        unbalanced or run away although they had been in order, or a logged repetition rate that
-        rises and stays.
+        Rollouts with an 8-gram more than three times inside a block of the reasoning, or that go
+        round in circles after it; rollouts whose tags are unbalanced or run away although they had
+        been in order; or a logged repetition rate that rises and stays.
 
     Why it matters
         A policy that loops fills the context up to the cap: the step takes many times as long, the
@@ -92,7 +92,7 @@ class RepetitionLoop(Detector):
 
     texts = fixed(4, "rollouts with texts that a step needs")
     texts_read = fixed(48, "rollouts of a step that are read")
-    characters = fixed(20_000, "of the end of a text that are read")
+    characters = fixed(20_000, "of the end of each part of a text that are read")
     tags = fixed(("think", "answer", "reasoning", "solution"), "tags that are counted")
     closed = fixed(3, "times that a tag may be closed")
     in_order = fixed(0.1, "share of such rollouts up to which tags had been in order")
@@ -128,11 +128,12 @@ class RepetitionLoop(Detector):
 
     @rule("loops")
     def _loops(self, rollout: Rollout) -> bool:
-        """An 8-gram comes more than three times without overlap inside `<think>`, else in the whole
-        text; an 8-gram that fills half of it with overlap is enough. Rules and dots do not count.
+        """In one `<think>` block, or in a text without any, an 8-gram comes more than three times
+        without overlap, or fills half with it; outside the blocks, 8-grams that come more than six
+        times follow each other over half of the answer, or over 100 tokens. Rules and dots are
+        no words, nor are numbers outside the blocks.
         """
-        reasoning = repetition.block_of(rollout.completion or "")
-        return repetition.loops(reasoning[-self.characters :])
+        return repetition.loops_in_completion(rollout.completion or "", self.characters)
 
     @rule("tags")
     def _tags(self, rollout: Rollout) -> bool:
