@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
+from rlprobe.detector import (
+    Detector,
+    Evidence,
+    Finding,
+    Rollout,
+    RunContext,
+    Severity,
+    fixed,
+    knob,
+    rule,
+)
 from rlprobe.rule import (
+    SINCE,
     Judged,
     Period,
+    Sampled,
+    SampledEpisode,
+    Shown,
     Signal,
     Stretch,
     finding,
+    groups,
     known,
     number,
     sampled_steps,
     stretch_from,
+    unpicked,
 )
 
 FAMILY = "reward_component/"
@@ -47,12 +64,28 @@ class _Rewards:
     auxiliary_names: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Earned:
+    """What the rollouts of a step earned, one entry per rollout.
+
+    Attributes:
+        group: the number of each one's group.
+        task, auxiliary: the two sides of its reward.
+    """
+
+    rollouts: Sequence[Rollout]
+    group: stats.IntArray
+    task: stats.FloatArray
+    auxiliary: stats.FloatArray
+
+
 class FormatGaming(Detector):
     """An auxiliary reward is earned while the task reward is at zero or falls.
 
     What it detects
         The part of the reward that was meant as help (format, tags, length, language) is earned,
-        while the part for the task is at zero or has fallen; and full reward for an empty answer.
+        while the part for the task is at zero or has fallen, over all rollouts or in most groups;
+        and full reward for an empty answer.
 
     Why it matters
         The total still looks fine. The policy has found what is cheap, and optimises that: the
@@ -103,12 +136,17 @@ class FormatGaming(Detector):
     rose = fixed(0.2, "of its best, by which the auxiliary reward rose meanwhile")
     empty = fixed(0.5, "share of the rollouts of a step that are paid for an empty answer")
     rollouts = fixed(4, "rollouts with a reward that a step needs")
+    most = fixed(0.6, "share of the groups of a step that is most of them")
+    few = fixed(0.3, "share of such groups up to which there were few")
+    steps = fixed(3, "recorded steps of such groups that are told once they have passed")
+    nearly_all = fixed(0.75, "share of a group that is paid the auxiliary reward")
     rows_read = fixed(20_000, "rows, evenly spread, that tell the best of a reward")
     steps_read = fixed(60, "recorded steps that are read, evenly spread")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Rollouts first, then components."""
         yield from self._paid_empty(run)
+        yield from self._farmed(run)
         rewards = self._rewards(run)
         if rewards is not None:
             rewards.task.require(self.points)
@@ -201,6 +239,89 @@ class FormatGaming(Detector):
         ]
         return len(empty) / len(paid), empty
 
+    @rule("farmed")
+    def _farmed(self, run: RunContext) -> Iterator[Finding]:
+        """In most of the recorded groups no answer is right and nearly all are paid the auxiliary
+        reward, where that was so in few before. Most of three recorded steps in a row must be so.
+        Info where the curriculum has just changed.
+        """
+        earned = functools.cache(functools.partial(self._earned, run))
+        steps = sampled_steps(run.sample_steps(), self.steps_read)
+        read = [step for step in map(earned, steps) if step is not None]
+        if not read:
+            return
+        task = np.concatenate([step.task for step in read])
+        top = float(np.concatenate([step.auxiliary for step in read]).max())
+        none = float(task.min() + self.nothing * np.ptp(task))
+        if not top > 0 or not task.max() > none:
+            return
+        sampled = Sampled.of(run, lambda step: self._shown(earned(step), none, self.live * top))
+        usual = sampled.shares.past(above=self.few, warmup=2).level
+        bad = (sampled.shares.values >= self.most) & (usual <= self.few)
+        for episode in sampled.episodes(bad, self.most):
+            if len(episode.shown) >= self.steps or not episode.period.recovered:
+                yield self._by_groups(episode)
+
+    def _shown(self, earned: _Earned | None, none: float, paid: float) -> Shown | None:
+        """The share of groups without a right answer that are paid all the same."""
+        if earned is None:
+            return None
+        size = np.bincount(earned.group)
+        right = np.bincount(earned.group, earned.task > none)
+        helped = np.bincount(earned.group, earned.auxiliary >= paid)
+        farmed = (right == 0) & (helped >= self.nearly_all * size)
+        chosen = farmed[earned.group]
+        bad = [item for item, there in zip(earned.rollouts, chosen, strict=True) if there]
+        first = (bad or earned.rollouts)[0].group_id
+        group = [item for item in earned.rollouts if item.group_id == first]
+        return Shown(group[0].step, float(farmed.mean()), bad, group)
+
+    def _earned(self, run: RunContext, step: int) -> _Earned | None:
+        """What the groups of a step earned, by the two sides of their rewards; None if unknown."""
+        by_group = [
+            group
+            for group in groups(unpicked(run.rollouts(step))).values()
+            if len(group) > 1 and all(item.reward_components for item in group)
+        ]
+        members = [item for group in by_group for item in group]
+        task, auxiliary = _named(dict.fromkeys(key for i in members for key in i.reward_components))
+        if len(by_group) < 2 or not task or not auxiliary:
+            return None
+        both = [
+            np.array(
+                [sum(item.reward_components.get(key, 0.0) for key in keys) for item in members]
+            )
+            for keys in (task, auxiliary)
+        ]
+        numbers = np.repeat(np.arange(len(by_group)), [len(group) for group in by_group])
+        finite = np.isfinite(both).all()
+        return _Earned(members, numbers, *both) if finite else None
+
+    def _by_groups(self, episode: SampledEpisode) -> Finding:
+        period, before = episode.period, episode.before
+        since = -1 if before is None else before.step
+        changed = any(
+            event.step is not None and since < event.step <= period.first
+            for event in period.run.events("curriculum_changed")
+        )
+        return finding(
+            self,
+            period,
+            f"In {episode.share:.0%} of the recorded groups{SINCE} no answer is right and nearly "
+            f"all are paid the auxiliary reward{', since the curriculum changed' if changed else ''}.",
+            variant="farmed",
+            severity=Severity.INFO if changed else Severity.WARNING,
+            confidence=episode.confidence,
+            evidence=episode.evidence("share of groups"),
+            remedies=(
+                "read the linked group: are its answers wrong, or does the verifier fail them?",
+                "pay the auxiliary reward only where the answer is right "
+                "(rlprobe.guards.gated_reward)",
+                "if the data became harder: mix in easier problems, or more rollouts per prompt",
+            ),
+            samples=episode.samples,
+        )
+
     def _rewards(self, run: RunContext) -> _Rewards | None:
         """The two sides of the reward, or None where they cannot be told apart."""
         columns = [run.series(name) for name in run.names(FAMILY)]
@@ -217,14 +338,9 @@ class FormatGaming(Detector):
 
     def _sides(self, values: Mapping[str, stats.FloatArray]) -> tuple[list[str], list[str]]:
         """Names of the task components and of the auxiliary ones."""
-        short = {name: name.removeprefix(FAMILY).lower() for name in values}
-        auxiliary = [name for name in values if AUXILIARY.search(short[name])]
-        rest = [name for name in values if name not in auxiliary]
-        task = [name for name in rest if TASK.search(short[name])]
-        if task:
-            return task, auxiliary or [name for name in rest if name not in task]
-        if auxiliary:
-            return rest, auxiliary
+        task, auxiliary = _named(values)
+        if task or auxiliary:
+            return task, auxiliary
         dead = [name for name in values if self._died(values[name])]
         return (dead, [name for name in values if name not in dead]) if len(dead) == 1 else ([], [])
 
@@ -257,6 +373,17 @@ class FormatGaming(Detector):
             ),
             metrics=(*task, *auxiliary),
         )
+
+
+def _named(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Components of the task and auxiliary ones, where at least one side has telling names."""
+    short = {name: name.removeprefix(FAMILY).lower() for name in names}
+    auxiliary = [name for name in short if AUXILIARY.search(short[name])]
+    rest = [name for name in short if name not in auxiliary]
+    task = [name for name in rest if TASK.search(short[name])]
+    if task:
+        return task, auxiliary or [name for name in rest if name not in task]
+    return (rest, auxiliary) if auxiliary else ([], [])
 
 
 def _total(values: Mapping[str, stats.FloatArray], names: Sequence[str]) -> stats.FloatArray:

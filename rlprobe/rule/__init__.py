@@ -52,7 +52,7 @@ from rlprobe.rule.losses import LossKind, training_loss
 from rlprobe.rule.ranks import RankGrid, all_steps
 from rlprobe.rule.reach import Reach
 from rlprobe.rule.rewards import Learnt, is_auxiliary, is_task, learnt_since
-from rlprobe.rule.rollouts import groups, sampled_steps
+from rlprobe.rule.rollouts import groups, sampled_steps, unpicked
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
 from rlprobe.rule.spikes import Spikes, period
@@ -120,4 +120,5 @@ __all__ = [
     "together",
     "told_change",
     "training_loss",
+    "unpicked",
 ]
