@@ -50,6 +50,7 @@ TASK = re.compile(
 )
 TASK_NOTE = "task reward: median of the episode against the median before"
 AUXILIARY_NOTE = "auxiliary reward: median of it"
+CHANGED = ", since the curriculum changed"
 PAID_EMPTY = "share paid for an empty answer"
 EMPTY_ANSWER = re.compile(r"<answer>\s*</answer>|\\boxed\{\s*\}|<solution>\s*</solution>")
 
@@ -308,7 +309,7 @@ class FormatGaming(Detector):
             self,
             period,
             f"In {episode.share:.0%} of the recorded groups{SINCE} no answer is right and nearly "
-            f"all are paid the auxiliary reward{', since the curriculum changed' if changed else ''}.",
+            f"all are paid the auxiliary reward{CHANGED if changed else ''}.",
             variant="farmed",
             severity=Severity.INFO if changed else Severity.WARNING,
             confidence=episode.confidence,
