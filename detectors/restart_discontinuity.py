@@ -311,6 +311,9 @@ def _taken_up(run: RunContext) -> list[int]:
 
 
 def _launches(run: RunContext) -> list[Attempt]:
+    """The launches, all of them: of the run as it is now, not of what was abandoned."""
+    if run.overtaken:
+        return []
     known = [item for item in run.attempts if item.first_step is not None]
     return [] if two_counters(run.attempts) else known
 

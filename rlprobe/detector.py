@@ -107,6 +107,11 @@ class RunContext(Protocol):
         ...
 
     @property
+    def overtaken(self) -> bool:
+        """Whether this is the run as it was before a later attempt took over."""
+        ...
+
+    @property
     def ended(self) -> bool:
         """Whether the run is known to have ended badly at its last step."""
         ...

@@ -129,6 +129,11 @@ class Context:
         known = self.run.info.attempts
         return known if self.upto is None else tuple(x for x in known if x.number <= self.upto)
 
+    @property
+    def overtaken(self) -> bool:
+        """Whether this is the run as it was before a later attempt took over."""
+        return self.upto is not None
+
     @cached_property
     def ended(self) -> bool:
         """Whether the run is known to have ended badly."""
