@@ -150,8 +150,15 @@ def told_once(judged: Sequence[Branch]) -> Told:
     for group in _over(by_key, branch_of, judged[0]):
         number = _resolver(group, branch_of[group[0].key], judged)
         by_key |= {item.key: replace(item, resolved_by=number) for item in group}
-    ordered = sorted(by_key.values(), key=lambda item: item.first_bad_step)
-    return Told(tuple(ordered), branch_of)
+    forward = [_not_from_later(item, by_key) for item in by_key.values()]
+    return Told(tuple(sorted(forward, key=lambda item: item.first_bad_step)), branch_of)
+
+
+def _not_from_later(item: Finding, by_key: Mapping[str, Finding]) -> Finding:
+    """The finding without a cause that only a later attempt shows."""
+    cause = by_key.get(item.caused_by or "")
+    later = cause is not None and cause.attempt > item.attempt
+    return replace(item, caused_by=None) if later else item
 
 
 def _by_who_shows_it(branch: Branch, judged: Sequence[Branch]) -> list[Finding]:
@@ -175,6 +182,11 @@ def _shown_by(item: Finding, branch: Branch, older: Sequence[Branch]) -> int:
     return number
 
 
+def _as_bad(known: Finding, item: Finding) -> bool:
+    """Whether what an earlier attempt tells is worth an alarm, if the item is."""
+    return Severity.WARNING <= known.severity or item.severity < Severity.WARNING
+
+
 def _twins(branch: Branch, later: Sequence[Branch]) -> Iterator[tuple[str, str]]:
     """Keys of findings that a later branch tells as well, with their keys there."""
     for other in later:
@@ -186,7 +198,8 @@ def _twins(branch: Branch, later: Sequence[Branch]) -> Iterator[tuple[str, str]]
 
 def _same(item: Finding, later: Finding, parting: int) -> bool:
     """Whether a later branch tells the same episode, no milder, in rows that both have."""
-    if item.detector != later.detector or later.severity < item.severity:
+    told, told_later = (item.detector, item.variant), (later.detector, later.variant)
+    if told != told_later or later.severity < item.severity:
         return False
     if max(item.first_bad_step, later.first_bad_step) >= parting or item.ranks != later.ranks:
         return False
