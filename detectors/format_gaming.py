@@ -139,7 +139,7 @@ class FormatGaming(Detector):
     rollouts = fixed(4, "rollouts with a reward that a step needs")
     most = fixed(0.6, "share of the groups of a step that is most of them")
     few = fixed(0.3, "share of such groups up to which there were few")
-    steps = fixed(3, "recorded steps of such groups that are told once they have passed")
+    steps = fixed(5, "recorded steps of such groups; fewer may be hard problems by chance")
     nearly_all = fixed(0.75, "share of a group that is paid the auxiliary reward")
     rows_read = fixed(20_000, "rows, evenly spread, that tell the best of a reward")
     steps_read = fixed(60, "recorded steps that are read, evenly spread")
@@ -243,8 +243,8 @@ class FormatGaming(Detector):
     @rule("farmed")
     def _farmed(self, run: RunContext) -> Iterator[Finding]:
         """In most of the recorded groups no answer is right and nearly all are paid the auxiliary
-        reward, where that was so in few before. Most of three recorded steps in a row must be so.
-        Info where the curriculum has just changed.
+        reward, where that was so in few before. Most of three recorded steps in a row must be so,
+        and five in all. Info where the curriculum has just changed.
         """
         earned = functools.cache(functools.partial(self._earned, run))
         steps = sampled_steps(run.sample_steps(), self.steps_read)
@@ -260,7 +260,7 @@ class FormatGaming(Detector):
         usual = sampled.shares.past(above=self.few, warmup=2).level
         bad = (sampled.shares.values >= self.most) & (usual <= self.few)
         for episode in sampled.episodes(bad, self.most):
-            if len(episode.shown) >= self.steps or not episode.period.recovered:
+            if len(episode.shown) >= self.steps:
                 yield self._by_groups(episode)
 
     def _shown(self, earned: _Earned | None, none: float, paid: float) -> Shown | None:
