@@ -184,7 +184,7 @@ class RepetitionLoop(Detector):
         stretch = levels.above(bound)
         if stretch is not None and now >= max(self.share / 2, self.grown * begun):
             note = "median of the last tenth against the first"
-            evidence = [Evidence("repetition_rate", stretch.first, now, known(begun), note=note)]
+            evidence = [Evidence("repetition_rate", None, now, known(begun), note=note)]
             yield self._finding("slow", stretch, now, "rollouts repeat themselves", evidence)
 
     def _texts(self, run: RunContext, step: int) -> Texts:

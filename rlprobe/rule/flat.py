@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import RunContext
-from rlprobe.rule.rollouts import groups, sampled_steps
+from rlprobe.rule.rollouts import groups, sampled_steps, unpicked
 from rlprobe.rule.signals import Signal
 from rlprobe.values import FloatArray, Rollout, flat, rounding
 
@@ -83,9 +83,11 @@ def flat_and_reward(run: RunContext, read: int) -> Iterator[tuple[Signal, FloatA
         yield mean, (mean.values == 0).astype(np.float64), mean.values
 
 
-def _of_rollouts(rollouts: Iterable[Rollout]) -> tuple[float, float]:
+def _of_rollouts(rollouts: Sequence[Rollout]) -> tuple[float, float]:
     """Share of flat groups and mean reward of a step; NaN where there are none."""
-    rewards = [[item.reward or 0.0 for item in group] for group in groups(rollouts).values()]
+    rewards = [
+        [item.reward or 0.0 for item in group] for group in groups(unpicked(rollouts)).values()
+    ]
     equal_groups = [flat(group) for group in rewards if len(group) > 1]
     every = [reward for group in rewards for reward in group]
     return (
