@@ -176,7 +176,8 @@ def _shown_by(item: Finding, branch: Branch, older: Sequence[Branch]) -> int:
         parting = other.parting(branch)
         if number > other.attempt or item.first_bad_step >= parting:
             continue
-        if other.same(item, parting, later=False) is not None:
+        known = other.same(item, parting, later=False)
+        if known is not None and _as_bad(known, item):
             break
         number = other.after(other.attempt)
     return number
