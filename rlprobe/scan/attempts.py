@@ -185,7 +185,7 @@ def _shown_by(item: Finding, branch: Branch, older: Sequence[Branch]) -> int:
 
 def _as_bad(known: Finding, item: Finding) -> bool:
     """Whether what an earlier attempt tells is worth an alarm, if the item is."""
-    return Severity.WARNING <= known.severity or item.severity < Severity.WARNING
+    return known.severity >= Severity.WARNING or item.severity < Severity.WARNING
 
 
 def _twins(branch: Branch, later: Sequence[Branch]) -> Iterator[tuple[str, str]]:
