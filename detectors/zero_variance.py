@@ -214,9 +214,9 @@ class ZeroVariance(Detector):
     def _too_hard(self, shares: _Shares, _: BoolArray) -> list[Stretch]:
         """A share of `hard_share`, and the reward is low, or not high with a component at exactly 0
         that had been above `earned`, or below `low` of the highest there can be and not `risen`; up
-        to two first rows with `nearly_all` flat belong to it. Critical if a floor does not pass, has
-        a mean share of `most`, and takes all rows or `lasting` of them; otherwise a warning; info if
-        it begins with the run and passes, or if a merely low reward is younger than `lasting_poor`.
+        to two first rows with `nearly_all` flat belong to it. Critical if a floor does not pass,
+        has a mean share of `most`, and takes all rows or `lasting` of them; otherwise a warning;
+        info if it begins with the run and passes, or is merely low for less than `lasting_poor`.
         """
         bad = (shares.flat >= self.hard_share) & (shares.unpaid | shares.poor)
         opening = early(2, len(bad)) & (shares.flat >= self.nearly_all) & ~shares.high
