@@ -50,7 +50,7 @@ from rlprobe.rule.learning import near_top, still_gains
 from rlprobe.rule.levels import Levels, after_plateau, rise_at_end
 from rlprobe.rule.losses import LossKind, training_loss
 from rlprobe.rule.ranks import RankGrid, all_steps
-from rlprobe.rule.reach import Reach
+from rlprobe.rule.reach import Reach, dead_parts, reached_top
 from rlprobe.rule.rewards import Learnt, is_auxiliary, is_task, learnt_since
 from rlprobe.rule.rollouts import groups, sampled_steps, unpicked
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
@@ -89,6 +89,7 @@ __all__ = [
     "breaks",
     "concerns_gradients",
     "concerns_weights",
+    "dead_parts",
     "early",
     "equal",
     "factor",
@@ -109,6 +110,7 @@ __all__ = [
     "near_top",
     "number",
     "period",
+    "reached_top",
     "restarts",
     "restore",
     "rise_at_end",
