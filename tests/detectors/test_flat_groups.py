@@ -17,6 +17,7 @@ from rlprobe.testing import contract, run_of
 
 SEEDS = range(20)
 PROMPTS, GROUP = 24, 6
+DETECTORS = catalog.load()
 Columns = dict[str, np.ndarray]
 
 
@@ -46,14 +47,15 @@ def loud(detector: str, columns: Columns, **case: Any) -> list[Finding]:
     lists = {name: column.tolist() for name, column in columns.items()}
     rows = len(next(iter(lists.values())))
     run = run_of({"name": "noise", "rows": rows, "columns": lists, **case})
-    found, _ = contract.scan(catalog.load()[detector](), Context(run))
+    found, _ = contract.scan(DETECTORS[detector](), Context(run))
     return [item for item in found if item.severity >= Severity.WARNING]
 
 
 def rise(rows: int, low: float, high: float, middle: float, width: float) -> np.ndarray:
     """A learning curve."""
     row = np.arange(rows)
-    return low + (high - low) / (1 + np.exp(-(row - middle * rows) / (width * rows)))
+    curve: np.ndarray = low + (high - low) / (1 + np.exp((middle * rows - row) / (width * rows)))
+    return curve
 
 
 # --- healthy ----------------------------------------------------------------------------------
