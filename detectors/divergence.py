@@ -71,6 +71,10 @@ class Divergence(Detector):
     needs = (("loss",), ("policy_loss",), ("token_accuracy",), ("eval/loss",), ("eval/ppl",))
     stage = "loss"
     caused_by = (
+        "ZERO_VARIANCE",
+        "GRAD_PATHOLOGY",
+        "REWARD_COLLAPSE",
+        "REWARD_HACKING",
         "LOSS_SPIKE",
         "GRAD_PATHOLOGY",
         "LOSS_SCALE_COLLAPSE",
@@ -154,6 +158,9 @@ class Divergence(Detector):
         """
         accuracy = Signal.logged(run, "token_accuracy", above=0)
         if accuracy is None or len(accuracy) < 2 * self.signed_rows:
+            return
+        least = (1 - self.lost_share) * accuracy.values.max()
+        if accuracy.values[-self.rows :].max() >= least:  # most runs: it is near its best
             return
         best = accuracy.best_level(self.level_rows, warmup=self.signed_rows)
         lost = best.level - accuracy.values
