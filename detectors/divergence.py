@@ -248,7 +248,8 @@ class Divergence(Detector):
         """First row after which means of so many rows stay above half of `rise`, to the end."""
         up = stats.rolling_mean(best.scaled, rows) - best.center
         low = np.flatnonzero(~(up > math.log(self.rise) / 2))
-        return max(0, int(low[-1]) + 2 - rows) if len(low) else 0
+        since = int(low[-1]) + 2 - rows if len(low) else 0
+        return min(max(0, since), len(up) - 1)
 
     def _from_step(self, stretch: Stretch, scaled: stats.FloatArray) -> Stretch:
         """The same from the row of the step, where the rise is one; else from where it began."""
