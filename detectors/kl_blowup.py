@@ -269,8 +269,9 @@ class KLBlowup(Detector):
     def _severity(self, stretch: Stretch, kind: _Kind) -> Severity:
         rows = stretch.end + 1 - stretch.sure
         top = float(stretch.values.max())
-        passing = rows == 1 and (stretch.recovered or top <= kind.ceiling)
-        if passing or (top <= kind.floor and rows < self.lasting):
+        then = stats.median(stretch.signal.values[stretch.end + 1 :][: self.lasting])
+        passed = top <= kind.ceiling or then <= max(kind.floor, self.departed * stretch.before(64))
+        if (rows == 1 and passed) or (top <= kind.floor and rows < self.lasting):
             return Severity.INFO
         if kind.variant is not None or rows == 1 or (stretch.recovered and rows == 2):
             return Severity.WARNING

@@ -44,7 +44,7 @@ FAMILIES = {  # metrics that move together by construction count once
     "reference": ("kl_mean", "kl_max"),
     "update": ("approx_kl", "clip_fraction"),
     "entropy": ("entropy",),
-    "length": ("completion_length_mean", "completion_length_max"),
+    "length": ("completion_length_mean",),
     "truncation": ("truncation_rate",),
     "value": ("value_loss", "explained_variance"),
     "mismatch": ("mismatch_kl", "logprob_diff_mean", "is_ratio_mean"),
@@ -128,7 +128,7 @@ class RegimeChange(Detector):
     few = fixed(2, "kinds of metrics that are enough where all break by `strong`")
     aftermath = fixed(12, "rows after a moment in which whatever breaks belongs to it")
     strong = fixed(3.0, "the same for two kinds of metrics, which are few")
-    lost = fixed(0.25, "part of the reward whose loss is harm, or of its scatter before, times 12")
+    lost = fixed(0.25, "part of the reward whose loss is harm, or of its scatter before, times 8")
     grown = fixed(2.0, "times the level before that is harm for KL, entropy and length")
     cut = fixed(0.2, "more of the completions cut, which is harm")
     moved = fixed(1.2, "times its value before, or one part in as many: a setting was changed")
@@ -182,7 +182,7 @@ class RegimeChange(Detector):
         """What a break harms, in words; "" if nothing."""
         if family in EARNED and not item.up:
             values = item.signal.values[max(0, item.row - 64) : item.row]
-            level = max(abs(item.before), 12 * stats.robust_std(values))
+            level = max(abs(item.before), 8 * stats.robust_std(values))
             return "the reward fell" if item.before - item.after > self.lost * level else ""
         if family == "reference":
             return "the policy left the reference" if item.ratio >= self.grown else ""
