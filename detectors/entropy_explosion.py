@@ -193,7 +193,7 @@ class EntropyExplosion(Detector):
         )
 
     def _severity(self, stretch: Stretch, reward: Change) -> Severity:
-        if reward.rose():
+        if reward.rose(1):
             return Severity.INFO
         lost = stretch.usual > self.noise or reward.fell(0.5)
         return Severity.CRITICAL if lost else Severity.WARNING

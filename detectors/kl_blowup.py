@@ -267,10 +267,14 @@ class KLBlowup(Detector):
         )
 
     def _severity(self, stretch: Stretch, kind: _Kind) -> Severity:
-        rows = stretch.end + 1 - stretch.sure
+        usual = np.fmax(self.departed * stretch.before(64), kind.floor / 4)
+        high = stretch.signal.values[stretch.core] > usual
+        rows = int(high.sum())
+        if rows < self.lasting:  # rows that stand alone are no run of them
+            rows = max(map(len, stats.episodes(high)), default=1)
         top = float(stretch.values.max())
         then = stats.median(stretch.signal.values[stretch.end + 1 :][: self.lasting])
-        passed = top <= kind.ceiling or then <= max(kind.floor, self.departed * stretch.before(64))
+        passed = top <= kind.ceiling or then <= max(kind.floor, usual)
         if (rows == 1 and passed) or (top <= kind.floor and rows < self.lasting):
             return Severity.INFO
         if kind.variant is not None or rows == 1 or (stretch.recovered and rows == 2):
@@ -289,8 +293,8 @@ class KLBlowup(Detector):
         return finding(
             self,
             stretch,
-            f"KL to the reference model climbed{SINCE} and has stayed at {number(usual)} nats per "
-            f"token since step {int(stretch.signal.steps[stretch.sure]):,}, against "
+            f"KL to the reference model climbed{SINCE}: {number(usual)} nats per token at the "
+            f"median from step {int(stretch.signal.steps[stretch.sure]):,} on, against "
             f"{number(start)} at the beginning{f'; {went}' if reward.known else ''}.",
             variant="far",
             severity=severity,
