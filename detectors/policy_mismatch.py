@@ -168,11 +168,13 @@ class PolicyMismatch(Detector):
             self,
             period,
             f"Sampler and trainer disagree{SINCE}: {NAMES[lead.signal.metric]} is at "
-            f"{number(lead.usual)}, against {number(self._level(lead))}.",
+            f"{number(_signed(lead).usual)}, against {number(self._level(lead))}.",
             severity=self._severity(group, period),
             confidence=0.85 if len(group) > 1 or len(lead) >= 10 else 0.7,
             evidence=(
-                item.at_onset(self._level(item), f"onset; median since: {number(item.usual)}")
+                _signed(item).at_onset(
+                    self._level(item), f"onset; median since: {number(_signed(item).usual)}"
+                )
                 for item in group
             ),
             remedies=_remedies(lead),
@@ -191,6 +193,11 @@ class PolicyMismatch(Detector):
             for item in group
         )
         return Severity.CRITICAL if crushed and not period.recovered else Severity.WARNING
+
+
+def _signed(stretch: Stretch) -> Stretch:
+    """The same rows as they were logged."""
+    return stretch.of(stretch.signal.alongside(stretch.signal.metric))
 
 
 def _magnitude(run: RunContext, metric: str) -> Signal | None:

@@ -167,7 +167,7 @@ class RegimeChange(Detector):
         return finding(
             self,
             stretch_from(lead.signal, min(row, until), until),
-            f"{len(broken)} kinds of metrics broke at step {step:,}: {names}{followed}; {why}.",
+            f"Several metrics broke at step {step:,}: {names}{followed}; {why}.",
             severity=Severity.WARNING if harmful else Severity.INFO,
             confidence=0.85 if len(broken) > self.families else 0.7,
             evidence=(
@@ -255,8 +255,8 @@ def _described(item: Break) -> str:
 
 
 def _evidence(item: Break) -> Evidence:
-    note = "median of the next rows, against before"
-    return Evidence(item.signal.metric, item.step, item.after, item.before, note=note)
+    note = "level of the next four rows, against the eight before"
+    return Evidence(item.signal.metric, None, item.after, item.before, note=note)
 
 
 def _remedies(step: int, cause: _Cause | None, *, harmful: bool) -> tuple[str, ...]:

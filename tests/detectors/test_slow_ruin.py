@@ -196,9 +196,9 @@ def test_a_logged_setting_explains_a_change() -> None:
 def test_numbers_of_a_regime_change_are_those_of_its_rows() -> None:
     columns = _optimizer_lost(np.random.default_rng(5))
     (found,) = _findings("REGIME_CHANGE", columns)
+    row = found.first_bad_step - 1
+    assert {item.metric for item in found.evidence} == set(found.metrics)
     for item in found.evidence:
-        assert item.step is not None
-        row = item.step - 1
         values = columns[item.metric]
         assert item.value == pytest.approx(np.median(values[row : row + 4]))
         assert item.baseline == pytest.approx(np.median(values[row - 8 : row]))
