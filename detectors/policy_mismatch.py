@@ -110,6 +110,8 @@ class PolicyMismatch(Detector):
 
     def _outside(self, signal: Signal) -> list[Stretch]:
         """Stretches against the past, then those against the start that it did not show."""
+        if not self._may_be_bad(signal).any():
+            return []
         sudden = self._judged(signal).persistent()
         if signal.metric == "is_ratio_mean":
             return from_drift(sudden, np.abs(np.log(signal.values))) if sudden else []
@@ -124,6 +126,14 @@ class PolicyMismatch(Detector):
             covered[stretch.core] = True
         climbs = (it for it in from_drift(slow, logs, down=down) if not covered[it.core].any())
         return [*outside, *climbs]
+
+    def _may_be_bad(self, signal: Signal) -> stats.BoolArray:
+        """Rows beyond what is usual in any run; without one, no past needs to be known."""
+        values = signal.values
+        if signal.metric == "is_ratio_mean":
+            far: stats.BoolArray = np.abs(np.log(values)) > np.log(self.ratio)
+            return far
+        return values < self.few_samples if signal.metric == "is_ess" else values > self.rounding
 
     def _far_from_start(self, signal: Signal, *, down: bool) -> tuple[Stretch, ...]:
         start = beginning(signal, self.span)
