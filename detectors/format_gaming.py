@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ from rlprobe.detector import (
 from rlprobe.rule import (
     SINCE,
     Judged,
+    Levels,
     Period,
     Sampled,
     SampledEpisode,
@@ -36,18 +37,12 @@ from rlprobe.rule import (
     known,
     number,
     sampled_steps,
+    sides,
     stretch_from,
     unpicked,
 )
 
 FAMILY = "reward_component/"
-AUXILIARY = re.compile(
-    r"format|fmt|tag|xml|think|length|(^|_)len($|_)|brevity|short|concise|repet|lang|style|steps"
-    r"|structure|soft|strict|(^|_)int(_|$)|penalty|json|count|boxed|cosine"
-)
-TASK = re.compile(
-    r"acc|correct|answer|exact|verif|task|solve|pass|test|math|code|outcome|(^|_)f1|goal|win|judge"
-)
 TASK_NOTE = "task reward: median of the episode against the median before"
 AUXILIARY_NOTE = "auxiliary reward: median of it"
 CHANGED = ", since the curriculum changed"
@@ -63,6 +58,11 @@ class _Rewards:
     auxiliary: stats.FloatArray
     task_names: Sequence[str]
     auxiliary_names: Sequence[str]
+
+    @property
+    def help(self) -> Signal:
+        """The auxiliary reward as a signal."""
+        return self.task.with_values(self.auxiliary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class FormatGaming(Detector):
         Components are told apart by their names (format, tag, length … against accuracy, correct,
         answer …) and summed; where only one side has telling names, the others are the other side,
         and without any, the one component that dies is the task. `task_fell` is looked for where
-        `task_dead` is not found. All are warnings.
+        `task_dead` is not found, `form_alone` where neither is.
 
     What to do
         Pay the auxiliary reward only where the answer is right, test the verifier by hand, and read
@@ -135,6 +135,14 @@ class FormatGaming(Detector):
     lasting = fixed(30, "rows, to the end of the run, of a task reward that was never earned")
     fell = fixed(0.5, "part of its past that a fallen task reward is at most")
     rose = fixed(0.2, "of its best, by which the auxiliary reward rose meanwhile")
+    blocks = fixed(8, "blocks of five rows or more that show where rewards have got to")
+    climbed = fixed(0.3, "of its best, by which an auxiliary reward must have risen to be learnt")
+    left = fixed(0.2, "part of that rise below which it had not begun")
+    top = fixed(0.85, "part of that rise above which it is at its top")
+    top_rows = fixed(30, "rows at its top, to the end of the run, without the task being learnt")
+    lasting_top = fixed(100, "such rows that are a warning")
+    unmoved = fixed(0.1, "part of all it ever moved, or of its level, that the task did not gain")
+    solved = fixed(0.8, "task reward from which on there is little left to learn")
     empty = fixed(0.5, "share of the rollouts of a step that are paid for an empty answer")
     rollouts = fixed(4, "rollouts with a reward that a step needs")
     most = fixed(0.6, "share of the groups of a step that is most of them")
@@ -151,7 +159,8 @@ class FormatGaming(Detector):
         rewards = self._rewards(run)
         if rewards is not None:
             rewards.task.require(self.points)
-            yield from [*self._task_dead(rewards)] or self._task_fell(rewards)
+            broken = [*self._task_dead(rewards)] or [*self._task_fell(rewards)]
+            yield from broken or self._form_alone(rewards)
 
     @rule("task_dead")
     def _task_dead(self, rewards: _Rewards) -> Iterator[Finding]:
@@ -196,6 +205,30 @@ class FormatGaming(Detector):
         apart = stats.quantile(after, 0.9) < stats.quantile(before, 0.25)
         if usual > self.earned and not now > self.fell * usual and rose and apart:
             yield self._finding(rewards, stretch_from(rewards.task, cut), "task_fell")
+
+    @rule("form_alone")
+    def _form_alone(self, rewards: _Rewards) -> Iterator[Finding]:
+        """The auxiliary reward rose to its best and stayed there for `top_rows` rows, while the
+        task reward is next to nothing, or stands where it was before that. Info, and a warning from
+        `lasting_top` rows on.
+        """
+        task, auxiliary = Levels.of(rewards.task), Levels.of(rewards.help)
+        begun, now = auxiliary.beginning, auxiliary.now
+        best = self._best(rewards.auxiliary)
+        if len(task) < self.blocks or not now - begun >= self.climbed * best > 0:
+            return
+        rising = auxiliary.above(begun + self.left * (now - begun))
+        at_top = auxiliary.above(begun + self.top * (now - begun))
+        if rising is None or at_top is None or len(at_top) < self.top_rows:
+            return
+        gain = task.now - task.before(rising.start)
+        nothing = task.now <= self.earned * best
+        unmoved = gain <= max(self.unmoved * max(task.extent, abs(task.now)), task.noise)
+        if nothing or (unmoved and task.now < self.solved):
+            severity = Severity.WARNING if len(at_top) >= self.lasting_top else Severity.INFO
+            yield self._finding(
+                rewards, stretch_from(rewards.task, rising.start), "form_alone", severity
+            )
 
     def _best(self, values: stats.FloatArray) -> float:
         """The level of the best rows; of a long run, every so many-th row tells it."""
@@ -285,7 +318,7 @@ class FormatGaming(Detector):
             if len(group) > 1 and all(item.reward_components for item in group)
         ]
         members = [item for group in by_group for item in group]
-        task, auxiliary = _named(dict.fromkeys(key for i in members for key in i.reward_components))
+        task, auxiliary = sides(dict.fromkeys(key for i in members for key in i.reward_components))
         if len(by_group) < 2 or not task or not auxiliary:
             return None
         both = [
@@ -339,7 +372,7 @@ class FormatGaming(Detector):
 
     def _sides(self, values: Mapping[str, stats.FloatArray]) -> tuple[list[str], list[str]]:
         """Names of the task components and of the auxiliary ones."""
-        task, auxiliary = _named(values)
+        task, auxiliary = sides(values)
         if task or auxiliary:
             return task, auxiliary
         dead = [name for name in values if self._died(values[name])]
@@ -350,7 +383,13 @@ class FormatGaming(Detector):
         before, now = logged[: -self.points], logged[-self.points :]
         return len(before) > self.points and not now.any() and stats.median(before) > self.earned
 
-    def _finding(self, rewards: _Rewards, stretch: Stretch, variant: str) -> Finding:
+    def _finding(
+        self,
+        rewards: _Rewards,
+        stretch: Stretch,
+        variant: str,
+        severity: Severity = Severity.WARNING,
+    ) -> Finding:
         task, auxiliary = rewards.task_names, rewards.auxiliary_names
         before, usual = stretch.before(), stretch.usual
         paid = stats.median(rewards.auxiliary[stretch.rows])
@@ -361,6 +400,7 @@ class FormatGaming(Detector):
             f"From step {stretch.first:,} on the auxiliary reward ({_listed(auxiliary)}) pays "
             f"{number(paid)} while the task reward ({_listed(task)}) is {number(usual)}{was}.",
             variant=variant,
+            severity=severity,
             confidence=0.8 if variant == "task_dead" else 0.6,
             evidence=(
                 Evidence(task[0], stretch.first, usual, known(before), note=TASK_NOTE),
@@ -374,17 +414,6 @@ class FormatGaming(Detector):
             ),
             metrics=(*task, *auxiliary),
         )
-
-
-def _named(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Components of the task and auxiliary ones, where at least one side has telling names."""
-    short = {name: name.removeprefix(FAMILY).lower() for name in names}
-    auxiliary = [name for name in short if AUXILIARY.search(short[name])]
-    rest = [name for name in short if name not in auxiliary]
-    task = [name for name in rest if TASK.search(short[name])]
-    if task:
-        return task, auxiliary or [name for name in rest if name not in task]
-    return (rest, auxiliary) if auxiliary else ([], [])
 
 
 def _total(values: Mapping[str, stats.FloatArray], names: Sequence[str]) -> stats.FloatArray:

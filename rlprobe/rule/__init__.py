@@ -51,7 +51,7 @@ from rlprobe.rule.levels import Levels, after_plateau, rise_at_end
 from rlprobe.rule.losses import LossKind, training_loss
 from rlprobe.rule.ranks import RankGrid, all_steps
 from rlprobe.rule.reach import Reach, dead_parts, reached_top
-from rlprobe.rule.rewards import Learnt, is_auxiliary, is_task, learnt_since
+from rlprobe.rule.rewards import Learnt, learnt_since, sides
 from rlprobe.rule.rollouts import groups, sampled_steps, unpicked
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
@@ -99,8 +99,6 @@ __all__ = [
     "from_drift",
     "groups",
     "held_until",
-    "is_auxiliary",
-    "is_task",
     "known",
     "leaps",
     "learnt_since",
@@ -116,6 +114,7 @@ __all__ = [
     "rise_at_end",
     "sampled_steps",
     "shifts",
+    "sides",
     "skipped_updates",
     "still_gains",
     "stretch_from",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,3 +108,14 @@ def is_auxiliary(name: str) -> bool:
 def is_task(name: str) -> bool:
     """Whether a component pays for the task, by its name."""
     return TASK.search(name.removeprefix(COMPONENT).lower()) is not None
+
+
+def sides(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Components of the task and auxiliary ones, where at least one side has telling names."""
+    every = list(names)
+    auxiliary = [name for name in every if is_auxiliary(name)]
+    rest = [name for name in every if name not in auxiliary]
+    task = [name for name in rest if is_task(name)]
+    if task:
+        return task, auxiliary or [name for name in rest if name not in task]
+    return (rest, auxiliary) if auxiliary else ([], [])
