@@ -15,7 +15,6 @@ from rlprobe.detector import (
     Detector,
     Evidence,
     Finding,
-    Rollout,
     RunContext,
     Severity,
     fixed,
@@ -24,6 +23,7 @@ from rlprobe.detector import (
 )
 from rlprobe.rule import (
     SINCE,
+    Earned,
     Judged,
     Levels,
     Period,
@@ -33,13 +33,11 @@ from rlprobe.rule import (
     Signal,
     Stretch,
     finding,
-    groups,
     known,
     number,
     sampled_steps,
     sides,
     stretch_from,
-    unpicked,
 )
 
 FAMILY = "reward_component/"
@@ -63,21 +61,6 @@ class _Rewards:
     def help(self) -> Signal:
         """The auxiliary reward as a signal."""
         return self.task.with_values(self.auxiliary)
-
-
-@dataclass(frozen=True, slots=True)
-class _Earned:
-    """What the rollouts of a step earned, one entry per rollout.
-
-    Attributes:
-        group: the number of each one's group.
-        task, auxiliary: the two sides of its reward.
-    """
-
-    rollouts: Sequence[Rollout]
-    group: stats.IntArray
-    task: stats.FloatArray
-    auxiliary: stats.FloatArray
 
 
 class FormatGaming(Detector):
@@ -279,7 +262,7 @@ class FormatGaming(Detector):
         reward, where that was so in few before. Most of three recorded steps in a row must be so,
         and five in all. Info where the curriculum has just changed.
         """
-        earned = functools.cache(functools.partial(self._earned, run))
+        earned = functools.cache(functools.partial(Earned.at, run))
         steps = sampled_steps(run.sample_steps(), self.steps_read)
         read = [step for step in map(earned, steps) if step is not None]
         if not read:
@@ -296,7 +279,7 @@ class FormatGaming(Detector):
             if len(episode.shown) >= self.steps:
                 yield self._by_groups(episode)
 
-    def _shown(self, earned: _Earned | None, none: float, paid: float) -> Shown | None:
+    def _shown(self, earned: Earned | None, none: float, paid: float) -> Shown | None:
         """The share of groups without a right answer that are paid all the same."""
         if earned is None:
             return None
@@ -309,27 +292,6 @@ class FormatGaming(Detector):
         first = (bad or earned.rollouts)[0].group_id
         group = [item for item in earned.rollouts if item.group_id == first]
         return Shown(group[0].step, float(farmed.mean()), bad, group)
-
-    def _earned(self, run: RunContext, step: int) -> _Earned | None:
-        """What the groups of a step earned, by the two sides of their rewards; None if unknown."""
-        by_group = [
-            group
-            for group in groups(unpicked(run.rollouts(step))).values()
-            if len(group) > 1 and all(item.reward_components for item in group)
-        ]
-        members = [item for group in by_group for item in group]
-        task, auxiliary = sides(dict.fromkeys(key for i in members for key in i.reward_components))
-        if len(by_group) < 2 or not task or not auxiliary:
-            return None
-        both = [
-            np.array(
-                [sum(item.reward_components.get(key, 0.0) for key in keys) for item in members]
-            )
-            for keys in (task, auxiliary)
-        ]
-        numbers = np.repeat(np.arange(len(by_group)), [len(group) for group in by_group])
-        finite = np.isfinite(both).all()
-        return _Earned(members, numbers, *both) if finite else None
 
     def _by_groups(self, episode: SampledEpisode) -> Finding:
         period, before = episode.period, episode.before

@@ -51,7 +51,7 @@ from rlprobe.rule.levels import Levels, after_plateau, rise_at_end
 from rlprobe.rule.losses import LossKind, training_loss
 from rlprobe.rule.ranks import RankGrid, all_steps
 from rlprobe.rule.reach import Reach, dead_parts, reached_top
-from rlprobe.rule.rewards import Learnt, learnt_since, sides
+from rlprobe.rule.rewards import Earned, Learnt, learnt_since, sides
 from rlprobe.rule.rollouts import groups, sampled_steps, unpicked
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
@@ -66,6 +66,7 @@ __all__ = [
     "Best",
     "Break",
     "Change",
+    "Earned",
     "Judged",
     "Learnt",
     "Levels",

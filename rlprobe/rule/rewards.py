@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,9 @@ from rlprobe import stats
 from rlprobe.detector import RunContext
 from rlprobe.findings import Evidence
 from rlprobe.rule.levels import Levels
+from rlprobe.rule.rollouts import groups, unpicked
 from rlprobe.rule.signals import Signal
+from rlprobe.values import FloatArray, IntArray, Rollout
 
 COMPONENT = "reward_component/"
 EVALUATIONS = ("eval/accuracy", "eval/pass_rate", "eval/score_mean", "eval/reward_mean")
@@ -119,3 +121,39 @@ def sides(names: Iterable[str]) -> tuple[list[str], list[str]]:
     if task:
         return task, auxiliary or [name for name in rest if name not in task]
     return (rest, auxiliary) if auxiliary else ([], [])
+
+
+@dataclass(frozen=True, slots=True)
+class Earned:
+    """What the rollouts of a recorded step earned, one entry per rollout.
+
+    Attributes:
+        group: the number of each one's group.
+        task, auxiliary: the two sides of its reward.
+    """
+
+    rollouts: Sequence[Rollout]
+    group: IntArray
+    task: FloatArray
+    auxiliary: FloatArray
+
+    @classmethod
+    def at(cls, run: RunContext, step: int) -> Earned | None:
+        """By the two sides of the rewards; None where they cannot be told apart."""
+        by_group = [
+            group
+            for group in groups(unpicked(run.rollouts(step))).values()
+            if len(group) > 1 and all(item.reward_components for item in group)
+        ]
+        members = [item for group in by_group for item in group]
+        task, auxiliary = sides(dict.fromkeys(key for i in members for key in i.reward_components))
+        if len(by_group) < 2 or not task or not auxiliary:
+            return None
+        both = [
+            np.array(
+                [sum(item.reward_components.get(key, 0.0) for key in keys) for item in members]
+            )
+            for keys in (task, auxiliary)
+        ]
+        numbers = np.repeat(np.arange(len(by_group)), [len(group) for group in by_group])
+        return cls(members, numbers, *both) if np.isfinite(both).all() else None
