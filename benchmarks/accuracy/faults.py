@@ -42,6 +42,7 @@ class Fault:
 
 _CALM = ("--lr", "1e-3")  # than the 3e-3 with which GRPO learns its task within 60 steps
 _STEADY = ("--schedule", "constant")  # a rate near 0 at the end would hide what happens
+_EVALUATED = ("--evaluate", "5")
 _TRUE_KL = ("--beta", "0.04")
 _NAN = ("GRAD_PATHOLOGY", "NONFINITE_METRIC", "CRASH")
 _FLAT = ("ZERO_VARIANCE", "FORMAT_GAMING", "REWARD_COLLAPSE", "ADVANTAGE_NOISE", "NO_LEARNING")
@@ -177,8 +178,8 @@ OTHERS = (
     Fault("sft_label_shift", _LOSS, trainer="sft", kind="label_shift"),
     Fault("sft_one_sample", _SEEN, trainer="sft", kind="one_sample"),
     Fault(
-        "sft_data_repeated", _SEEN, _STEADY, trainer="sft", kind="data_repeated",
-        slow=True, why="the same two batches again and again",
+        "sft_data_repeated", _SEEN, (*_STEADY, *_EVALUATED), trainer="sft", kind="data_repeated",
+        slow=True, why="the same batch again and again; an evaluation shows it",
     ),
     Fault("sft_tokenizer_mixup", _LOSS, trainer="sft", kind="tokenizer_mixup"),
     Fault("sft_pad_labels", _LOSS, trainer="sft", kind="pad_labels"),
@@ -201,6 +202,7 @@ HEALTHY = (
     Fault("healthy_ppo", options=_CALM, trainer="ppo"),
     Fault("healthy_dpo", options=_CALM, trainer="dpo"),
     Fault("healthy_sft", trainer="sft"),
+    Fault("healthy_sft_evaluated", options=_EVALUATED, trainer="sft"),
     Fault("planned_curriculum", why="harder questions: the reward is squared"),
     Fault("planned_lr_drop", options=_STEADY, why="a tenth of the rate, as a schedule says"),
     Fault("planned_cap", why="48 tokens instead of 24"),
