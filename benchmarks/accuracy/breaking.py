@@ -134,6 +134,11 @@ class Breaks:
         layer.mlp.down_proj.weight.zero_()
 
     @staticmethod
+    def norm_scaled(fault: Fault, **_: Any) -> None:
+        """The last norm is four times as large, and so are the logits."""
+        fault.model.model.norm.weight.mul_(4)
+
+    @staticmethod
     def embedding_row(fault: Fault, **_: Any) -> None:
         """Rows of the embedding are overwritten: those of three digits."""
         rows = fault.model.model.embed_tokens.weight[FIRST_DIGIT : FIRST_DIGIT + 3]

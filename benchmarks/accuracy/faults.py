@@ -163,7 +163,7 @@ OTHERS = (
     ),
     Fault("dpo_reference_replaced", _PREFERENCE, _CALM, trainer="dpo", kind="reference_replaced"),
     Fault("dpo_beta_x100", _PREFERENCE, _CALM, trainer="dpo", kind="beta_x100"),
-    Fault("dpo_lr_quiet", _PREFERENCE, _CALM, trainer="dpo", kind="lr_quiet"),
+    Fault("dpo_lr_quiet", (*_PREFERENCE, *_LEFT), _CALM, trainer="dpo", kind="lr_quiet"),
     Fault("sft_moments_lost", _LOSS, trainer="sft", kind="moments_lost"),
     Fault("sft_lr_quiet", _LOSS, trainer="sft", kind="lr_quiet"),
     Fault(
@@ -184,7 +184,7 @@ OTHERS = (
     Fault("sft_tokenizer_mixup", _LOSS, trainer="sft", kind="tokenizer_mixup"),
     Fault("sft_pad_labels", _LOSS, trainer="sft", kind="pad_labels"),
     Fault("sft_accumulation", _LOSS, trainer="sft", kind="accumulation"),
-    Fault("sft_dropped_layer", _LOSS, trainer="sft", kind="dropped_layer"),
+    Fault("sft_norm_scaled", _LOSS, trainer="sft", kind="norm_scaled", why="logits times four"),
     Fault("sft_embedding_row", _LOSS, trainer="sft", kind="embedding_row"),
     Fault("sft_spikes", ("GRAD_PATHOLOGY", "LOSS_SPIKE"), trainer="sft", kind="spikes"),
 )  # fmt: skip

@@ -44,6 +44,7 @@ _SINCE = re.compile(r"\bfrom step ([\d,]+) on\b")
 _AT_STEP = re.compile(r"\b(?:at|in|after|before|since|from|to|until) step ([\d,]+)")
 _NO_METRIC = ("event:", "samples")
 _UNITS_OF_LOG = (1, 100)  # a share may have been logged in percent
+_SOME = ("while", "since it", "rows after", "of the last")
 _TOP, _LOW = ("highest", "largest", "longest"), ("lowest", "smallest")
 
 
@@ -115,9 +116,12 @@ class _Rows:
 
 def _named_steps(context: Context) -> set[int]:
     """Steps that a finding may name: of rows, ranks, rollouts, events and attempts."""
-    known = set(context.steps.tolist()) | set(context.run.ranks.step.tolist())
-    known |= set(context.sample_steps())
-    known |= {event.step for event in context.run.events if event.step is not None}
+    run = context.run  # with what was abandoned
+    known = {*context.steps.tolist(), *run.steps.step.tolist(), *run.ranks.step.tolist()}
+    known |= {*context.sample_steps(), *run.sample_steps()}
+    for event in context.run.events:
+        told = (event.step, *event.data.values())
+        known |= {value for value in told if isinstance(value, int)}
     for attempt in context.attempts:
         known |= {attempt.first_step or 0, attempt.last_step or 0}
     return known
@@ -131,7 +135,8 @@ def _steps_named(finding: Finding, context: Context) -> Iterator[str]:
     if finding.first_bad_step not in known:
         yield f"the onset, step {finding.first_bad_step}, is no step of the run"
     for step in map(_whole, _SINCE.findall(finding.summary)):
-        if step != finding.first_bad_step:
+        named = f"step {finding.first_bad_step:,}" in finding.summary
+        if step != finding.first_bad_step and not (named and step > finding.first_bad_step):
             yield f"'from step {step} on', but the onset is {finding.first_bad_step}"
     for step in map(_whole, _AT_STEP.findall(finding.summary)):
         if step not in known:
@@ -188,12 +193,10 @@ def _of_episode(item: Evidence, rows: _Rows) -> Iterator[str]:
     inside = inside[np.isfinite(inside)]
     if not len(inside):
         return
-    sizes = np.abs(inside)
-    top = float(max(inside.max(), sizes.max()))
-    tops = [item.value * unit for unit in _UNITS_OF_LOG]
-    if item.note.startswith(_TOP) and not any(_exceeded(value, top) for value in tops):
+    spans = [inside] if item.step is not None else [inside, series.values]  # or of the whole run
+    if item.note.startswith(_TOP) and not any(_is_extreme(item.value, span, 1) for span in spans):
         yield f"{_described(item)}: the episode has {inside.max():.6g}"
-    if item.note.startswith(_LOW) and not _exceeded(-item.value, float(-inside.min())):
+    if item.note.startswith(_LOW) and not any(_is_extreme(item.value, span, -1) for span in spans):
         yield f"{_described(item)}: the episode has {inside.min():.6g}"
     if item.note.startswith("median") and item.step is None and "last" not in item.note:
         yield from _median(item, inside, rows.before(series))
@@ -216,14 +219,24 @@ def _stayed(finding: Finding, rows: _Rows) -> Iterator[str]:
             yield f"'{finding.summary}': only {np.mean(far):.0%} of its rows are there"
 
 
-def _exceeded(value: float, most: float) -> bool:
-    """Whether a claimed extreme is not below what the rows hold, nor above it."""
-    return not math.isfinite(value) or math.isclose(value, most, rel_tol=1e-5, abs_tol=1e-12)
+def _is_extreme(value: float, span: FloatArray, sign: int) -> bool:
+    """Whether a value is the highest (lowest) of some rows, or the farthest from 0."""
+    if not math.isfinite(value):
+        return True
+    finite = span[np.isfinite(span)]
+    extremes = sign * np.max(sign * finite), np.max(np.abs(finite))
+    given = [value * unit for unit in _UNITS_OF_LOG] + [abs(value)]
+    return any(math.isclose(one, most, rel_tol=1e-5) for one in given for most in extremes)
 
 
 def _median(item: Evidence, inside: FloatArray, before: FloatArray) -> Iterator[str]:
-    """A median of an episode's rows lies in their middle half; one before it, in that before it."""
-    if not (_middle(item.value, inside) or _middle(item.value, np.abs(inside))):
+    """A median of an episode's rows lies in their middle half; one before it, in that before it.
+
+    The median of some of the rows (while something holds, of the rows after) lies among them.
+    """
+    some = any(word in item.note for word in _SOME)
+    amid = inside.min() <= item.value <= inside.max() if some else False
+    if not (amid or _middle(item.value, inside) or _middle(item.value, np.abs(inside))):
         low, high = np.quantile(inside, [0.25, 0.75])
         yield f"{_described(item)}: half of the episode lies in {low:.6g} to {high:.6g}"
     before = before[np.isfinite(before)]
