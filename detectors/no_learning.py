@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,6 +26,7 @@ from rlprobe.rule import (
     number,
     stretch_from,
 )
+from rlprobe.rule.flat import MOST_ROWS
 from rlprobe.rule.levels import LEAST_ROWS
 from rlprobe.values import BoolArray, FloatArray
 
@@ -106,7 +108,7 @@ class NoLearning(Detector):
         """
         if run.series("value_loss") is not None:
             return
-        size = next((s for name in _SIZES if (s := Signal.logged(run, name))), None)
+        size = next((s for name in _SIZES if (s := _logged(run, name))), None)
         if size is not None and len(size):
             largest = np.abs(size.values)
             if size.metric == "advantage_max":
@@ -119,7 +121,7 @@ class NoLearning(Detector):
             if shrunk is not None:
                 yield shrunk
                 return
-        zero = Signal.logged(run, "advantage_zero_fraction")
+        zero = _logged(run, "advantage_zero_fraction")
         if zero is not None and len(zero):
             yield from self._zeroed(zero)
 
@@ -161,7 +163,7 @@ class NoLearning(Detector):
         if reward is None:
             return
         reward.require(LEAST_ROWS * self.blocks)
-        levels = Levels.of(reward)
+        levels = Levels.of(_thinned(reward))
         if not levels.extent > 0:
             return
         band = self.sigmas * max(levels.noise, stats.robust_std(levels.values[-self.blocks :]))
@@ -170,10 +172,10 @@ class NoLearning(Detector):
         long = len(levels) - first >= max(self.blocks, self.still * len(levels))
         if not long or _trend(levels.values[first:]) > levels.noise:
             return
-        stretch = stretch_from(reward, int(levels.starts[first]))
+        stretch = stretch_from(levels.signal, int(levels.starts[first]))
         if near_top(stretch):
             return
-        top = Reach.of(reward, reward.values).top
+        top = Reach.of(levels.signal, levels.signal.values).top
         yield finding(
             self,
             stretch,
@@ -294,6 +296,17 @@ class NoLearning(Detector):
                 "check that rewards reach the trainer as they were paid",
             ),
         )
+
+
+def _logged(run: RunContext, metric: str) -> Signal | None:
+    signal = Signal.logged(run, metric)
+    return None if signal is None else _thinned(signal)
+
+
+def _thinned(signal: Signal) -> Signal:
+    """Rows at equal distances of a long log: levels need no more."""
+    apart = math.ceil(len(signal) / MOST_ROWS)
+    return signal if apart <= 1 else signal.where(np.arange(len(signal)) % apart == 0)
 
 
 def _flat(signal: Signal) -> FloatArray:

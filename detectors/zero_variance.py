@@ -22,6 +22,7 @@ from rlprobe.rule import (
     finding,
     flat_and_reward,
     from_drift,
+    in_blocks,
     number,
     reached_top,
 )
@@ -90,12 +91,12 @@ class _Shares:
     def judged(self, bad: BoolArray) -> list[Stretch]:
         """Episodes of bad rows, from where the drift of the share that leads to them set in."""
         detector = ZeroVariance
-        shown = Judged(self.signal.with_values(self.flat), bad, self.flat > self.usual)
-        stretches = shown.persistent(gap=detector.gap, slack=detector.slack)
+        level = stats.rolling_mean(self.flat, detector.width)
+        shown = Judged(self.signal.with_values(self.flat), bad, level > self.usual)
+        stretches = shown.persistent(gap=detector.gap)
         slow = [
             s if s.sure - s.start >= detector.lasting else s.starting(s.sure) for s in stretches
         ]
-        level = stats.rolling_mean(self.flat, detector.width)
         return [replace(s, signal=self.signal) for s in from_drift(slow, level)]
 
 
@@ -179,7 +180,6 @@ class ZeroVariance(Detector):
     first = fixed(0.05, "part of the run that is its beginning")
     least_band = fixed(0.05, "share around that of the beginning that is no drift")
     sigmas = fixed(3, "standard deviations of the share around it that are none, likewise")
-    slack = fixed(2, "rows back at the beginning that do not end the way back along a drift")
     low = fixed(0.3, "part of the reward's range below which it is low")
     high = fixed(0.7, "part of the reward's range above which it is high")
     nothing = fixed(0.05, "reward above the bottom of its range that is next to nothing")
@@ -196,7 +196,7 @@ class ZeroVariance(Detector):
         told = next(flat_and_reward(run, self.read), None)
         if told is None:
             return
-        shares = _shares(*told)
+        shares = _shares(*in_blocks(*told))
         free = np.ones(len(shares.flat), dtype=np.bool_)
         quiet = True
         for entry in self.rules():

@@ -44,14 +44,14 @@ from rlprobe.rule.episodes import (
     together,
 )
 from rlprobe.rule.events import concerns_gradients, concerns_weights, restarts, told_change
-from rlprobe.rule.flat import equal, flat_and_reward, flat_shares
+from rlprobe.rule.flat import equal, flat_and_reward, flat_shares, in_blocks
 from rlprobe.rule.gradients import SKIPPING, BadGradients, names_in, skipped_updates
 from rlprobe.rule.learning import near_top, still_gains
 from rlprobe.rule.levels import Levels, after_plateau, rise_at_end
 from rlprobe.rule.losses import LossKind, training_loss
 from rlprobe.rule.ranks import RankGrid, all_steps
 from rlprobe.rule.reach import Reach, dead_parts, reached_top
-from rlprobe.rule.rewards import Earned, Learnt, learnt_since, sides
+from rlprobe.rule.rewards import Earned, Learnt, is_auxiliary, is_task, learnt_since, sides
 from rlprobe.rule.rollouts import groups, sampled_steps, unpicked
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
@@ -100,6 +100,9 @@ __all__ = [
     "from_drift",
     "groups",
     "held_until",
+    "in_blocks",
+    "is_auxiliary",
+    "is_task",
     "known",
     "leaps",
     "learnt_since",
