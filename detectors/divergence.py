@@ -19,6 +19,7 @@ from rlprobe.rule import (
     Past,
     Signal,
     Stretch,
+    descent_onset,
     early,
     finding,
     number,
@@ -261,7 +262,7 @@ class Divergence(Detector):
         before, later = stats.median(scaled[first:step]), stats.median(scaled[step:last])
         at_once = stats.median(scaled[step:][:3])
         sharp = at_once - before > self.step_share * (later - before) > 0
-        began = stats.descent_onset(-scaled, min(stretch.sure + self.step_past, stretch.end))
+        began = descent_onset(-scaled, min(stretch.sure + self.step_past, stretch.end))
         return stretch.starting(step if sharp else min(began, stretch.start))
 
     # --- a signed loss ----------------------------------------------------------------------------
@@ -286,7 +287,7 @@ class Divergence(Detector):
             self,
             stretch,
             f"The {stretch.signal.metric.replace('_', ' ')} rose from {number(level)} to "
-            f"{number(now)}{SINCE} and stays there{_meaning(level, now, kind)}.",
+            f"{number(now)}{SINCE} and stays there{_meaning(level, now, kind)}. {kind.told}",
             variant=variant,
             confidence=0.9 if len(stretch) >= 8 else 0.75,
             evidence=(

@@ -262,7 +262,8 @@ class LossSpike(Detector):
             self,
             stretch,
             f"The {loss.metric.replace('_', ' ')} jumped {often}, to {number(value)} at step "
-            f"{step:,} from a level of {number(level)}, {end}{_meaning(level, value, kind)}.",
+            f"{step:,} from a level of {number(level)}, {end}{_meaning(level, value, kind)}. "
+            f"{kind.told}",
             variant=variant,
             severity=Severity.INFO if minor else Severity.WARNING,
             confidence=0.6 if minor else 0.85,
@@ -283,7 +284,7 @@ class LossSpike(Detector):
             stretch,
             f"The {loss.metric.replace('_', ' ')} jumped from {number(level)} to a median of "
             f"{number(stretch.usual)} over {len(stretch):,} rows{SINCE}, and came back"
-            f"{_meaning(level, stretch.usual, kind)}.",
+            f"{_meaning(level, stretch.usual, kind)}. {kind.told}",
             evidence=(
                 stretch.at_onset(level),
                 stretch.at_top(level),

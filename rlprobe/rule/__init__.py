@@ -22,6 +22,7 @@ sampled     what rollouts show at the recorded steps, and the episodes of that
 spikes      rows far above what is usual before and after them, and what lasts
 gradients   where gradients are not finite, and whether their update was skipped
 losses      what kind of loss a run logs, and why that is believed
+onsets      where a fall began
 events      what several rules ask of a run's events
 wording     an episode in words
 
@@ -49,6 +50,7 @@ from rlprobe.rule.gradients import SKIPPING, BadGradients, names_in, skipped_upd
 from rlprobe.rule.learning import near_top, still_gains
 from rlprobe.rule.levels import Levels, after_plateau, rise_at_end
 from rlprobe.rule.losses import LossKind, training_loss
+from rlprobe.rule.onsets import descent_onset
 from rlprobe.rule.ranks import RankGrid, all_steps
 from rlprobe.rule.reach import Reach, dead_parts, reached_top
 from rlprobe.rule.rewards import Earned, Learnt, is_auxiliary, is_task, learnt_since, sides
@@ -91,6 +93,7 @@ __all__ = [
     "concerns_gradients",
     "concerns_weights",
     "dead_parts",
+    "descent_onset",
     "early",
     "equal",
     "factor",
