@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rlprobe import order_statistics
+import numpy as np
+
 from rlprobe.findings import Finding, Severity
 from rlprobe.scan.context import Context
 from rlprobe.store.run import Run
@@ -78,7 +79,7 @@ def branches(run: Run) -> list[Branch]:
     if not len(frame) or bool((frame.attempt == frame.attempt[0]).all()):
         return [Branch(Context(run))]
     begins, ends = {}, {}
-    for number in order_statistics.distinct(frame.attempt).tolist():
+    for number in np.unique(frame.attempt).tolist():
         steps = frame.step[frame.attempt == number]
         begins[number], ends[number] = int(steps.min()), int(steps.max())
     chosen = [Branch(Context(run), max(begins), begins)]
@@ -150,15 +151,8 @@ def told_once(judged: Sequence[Branch]) -> Told:
     for group in _over(by_key, branch_of, judged[0]):
         number = _resolver(group, branch_of[group[0].key], judged)
         by_key |= {item.key: replace(item, resolved_by=number) for item in group}
-    forward = [_not_from_later(item, by_key) for item in by_key.values()]
-    return Told(tuple(sorted(forward, key=lambda item: item.first_bad_step)), branch_of)
-
-
-def _not_from_later(item: Finding, by_key: Mapping[str, Finding]) -> Finding:
-    """The finding without a cause that only a later attempt shows."""
-    cause = by_key.get(item.caused_by or "")
-    later = cause is not None and cause.attempt > item.attempt
-    return replace(item, caused_by=None) if later else item
+    ordered = sorted(by_key.values(), key=lambda item: item.first_bad_step)
+    return Told(tuple(ordered), branch_of)
 
 
 def _by_who_shows_it(branch: Branch, judged: Sequence[Branch]) -> list[Finding]:
@@ -177,15 +171,10 @@ def _shown_by(item: Finding, branch: Branch, older: Sequence[Branch]) -> int:
         if number > other.attempt or item.first_bad_step >= parting:
             continue
         known = other.same(item, parting, later=False)
-        if known is not None and _as_bad(known, item):
+        if known is not None and known.severity >= min(item.severity, Severity.WARNING):
             break
         number = other.after(other.attempt)
     return number
-
-
-def _as_bad(known: Finding, item: Finding) -> bool:
-    """Whether what an earlier attempt tells is worth an alarm, if the item is."""
-    return known.severity >= Severity.WARNING or item.severity < Severity.WARNING
 
 
 def _twins(branch: Branch, later: Sequence[Branch]) -> Iterator[tuple[str, str]]:
@@ -199,13 +188,12 @@ def _twins(branch: Branch, later: Sequence[Branch]) -> Iterator[tuple[str, str]]
 
 def _same(item: Finding, later: Finding, parting: int) -> bool:
     """Whether a later branch tells the same episode, no milder, in rows that both have."""
-    told, told_later = (item.detector, item.variant), (later.detector, later.variant)
-    if told != told_later or later.severity < item.severity:
+    if item.detector != later.detector or later.severity < item.severity:
         return False
     if max(item.first_bad_step, later.first_bad_step) >= parting or item.ranks != later.ranks:
         return False
     if item.severity >= Severity.WARNING:
-        return item.first_bad_step == later.first_bad_step
+        return (item.variant, item.first_bad_step) == (later.variant, later.first_bad_step)
     return item.first_bad_step <= later.last_bad_step and later.first_bad_step <= item.last_bad_step
 
 
