@@ -141,18 +141,37 @@ def told_once(judged: Sequence[Branch]) -> Told:
         branch.findings = _by_who_shows_it(branch, judged)
     by_key: dict[str, Finding] = {}
     branch_of: dict[str, Branch] = {}
+    first_cause: dict[str, str | None] = {}
     for place, branch in enumerate(judged):
-        twins = dict(_twins(branch, judged[:place]))
+        twins = {item: twin for item, twin in _twins(branch, judged[:place]) if twin in by_key}
         for item in branch.findings:
-            if item.key not in twins and item.key not in by_key:
-                cause = twins.get(item.caused_by or "", item.caused_by)
-                by_key[item.key] = replace(item, caused_by=cause)
-                branch_of[item.key] = branch
+            cause = twins.get(item.caused_by or "", item.caused_by)
+            key = twins.get(item.key, item.key)
+            first_cause[key] = cause
+            if key not in by_key:
+                by_key[key] = replace(item, caused_by=cause)
+                branch_of[key] = branch
+    by_key = {key: _by_its_own(item, by_key, first_cause) for key, item in by_key.items()}
     for group in _over(by_key, branch_of, judged[0]):
         number = _resolver(group, branch_of[group[0].key], judged)
         by_key |= {item.key: replace(item, resolved_by=number) for item in group}
     ordered = sorted(by_key.values(), key=lambda item: item.first_bad_step)
     return Told(tuple(ordered), branch_of)
+
+
+def _by_its_own(
+    item: Finding, by_key: Mapping[str, Finding], first_cause: Mapping[str, str | None]
+) -> Finding:
+    """A finding whose cause is a later attempt's has the one that its own attempt tells, if any."""
+
+    def attempt(key: str | None) -> int:
+        cause = by_key.get(key or "")
+        return 0 if cause is None else cause.attempt
+
+    if attempt(item.caused_by) <= item.attempt:
+        return item
+    own = first_cause.get(item.key)
+    return replace(item, caused_by=own if 0 < attempt(own) <= item.attempt else None)
 
 
 def _by_who_shows_it(branch: Branch, judged: Sequence[Branch]) -> list[Finding]:
