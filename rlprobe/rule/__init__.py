@@ -7,6 +7,7 @@
         yield finding(self, stretch, f"Length fell to {number(stretch.usual)}{SINCE}.", ...)
 
 signals     a metric over the logged steps, and what it was like before each of them
+changes     abrupt changes, against all changes that the signal made before
 episodes    where a rule says that it is bad, and the episodes of that
 ranks       one metric of all ranks, and what each is compared with
 flat        the share of groups whose rewards are all equal
@@ -20,6 +21,7 @@ Everything is an array over a signal's rows (its logged steps) and costs time li
 
 from rlprobe.numbers import factor
 from rlprobe.numbers import short as number
+from rlprobe.rule.changes import Shift, leaps, shifts
 from rlprobe.rule.episodes import (
     Change,
     Judged,
@@ -50,6 +52,7 @@ __all__ = [
     "RankGrid",
     "Sampled",
     "SampledEpisode",
+    "Shift",
     "Shown",
     "Signal",
     "Stretch",
@@ -64,12 +67,14 @@ __all__ = [
     "groups",
     "is_signed",
     "known",
+    "leaps",
     "learns_by_reward",
     "listed",
     "number",
     "restarts",
     "restore",
     "sampled_steps",
+    "shifts",
     "stretch_from",
     "together",
 ]
