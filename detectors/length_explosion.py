@@ -8,16 +8,32 @@ from collections.abc import Iterator
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob
-from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding, number, restore
+from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
+from rlprobe.rule import (
+    SINCE,
+    Judged,
+    Learnt,
+    Levels,
+    Past,
+    Signal,
+    Stretch,
+    after_plateau,
+    finding,
+    learnt_since,
+    number,
+    restore,
+    rise_at_end,
+    shifts,
+)
 
 
 class LengthExplosion(Detector):
     """Completions run to the cap, or to many times their usual length, and stay there.
 
     What it detects
-        The mean completion length leaves its own level upwards for several rows: up to the length
-        cap, or to a multiple of the level where no cap is known.
+        The mean completion length leaves its own level upwards for several rows, up to the length
+        cap or to a multiple of the level; or it grows over the run to a multiple of what it began
+        with, and nothing is learnt by it.
 
     Why it matters
         Completions that never stop earn their reward by accident if at all, cost the most to
@@ -28,10 +44,12 @@ class LengthExplosion(Detector):
         On a log scale, against the median of the run's past. Rows are long when they reach
         `cap_share` of the cap and are above `cap_growth` times the level, or above `growth` times
         the level anywhere. Most of five rows in a row must be long. The cap is taken from the
-        settings, or from the largest length that is hit again and again. Slow growth moves the
-        level with it; rows at the cap do not. The onset is walked back to where the lengths began
-        to drift. An episode of a few rows that passes, or whose lengths are not near the cap, is
-        info; it is critical at the cap to the end of the run, else a warning.
+        settings, or from a largest length of single completions that is hit again and again; a run
+        that was at its cap before is not judged by it. The onset is walked back to where the
+        lengths began to drift, not across an earlier shift of their level. An episode of a few rows
+        that passes, or whose lengths are not near the cap, is info; it is critical at the cap to
+        the end of the run, else a warning. Slow growth, a shift and the last rows of a log are
+        judged where no such episode is found.
 
     What to do
         Read the longest completions: loops, missing end token, padding for reward? Mask or
@@ -39,9 +57,9 @@ class LengthExplosion(Detector):
         a checkpoint from before the onset.
 
     When it is wrong
-        Reasoning that grows longer with rising reward is what many runs want: as long as it stays
-        off the cap, only a sudden multiple is reported, and as a warning. A change of data or of
-        the cap itself moves the length too.
+        Reasoning that grows longer while the evaluation or the task reward rises is what many runs
+        want: as long as it stays off the cap, only a sudden multiple is reported, and as a warning.
+        A change of data or of the cap itself moves the length too.
 
     References
         Yu et al., DAPO (2025), on soft punishment of overlong answers. Liu et al., Understanding
@@ -75,6 +93,12 @@ class LengthExplosion(Detector):
     near_cap = fixed(0.95, "share of the cap at which fewer rows are enough")
     least_std = fixed(0.1, "of the logarithm: no lengths are steadier")
     rows_before = fixed(256, "rows before an episode that its reward is compared with")
+    blocks = fixed(8, "blocks of five rows or more that show slow growth")
+    left = fixed(0.15, "part of slow growth, on a log scale, below which it had not begun")
+    lead = fixed(0.1, "of the run, by which slow growth must have begun before an episode")
+    shifted = fixed(1.5, "times the level before, that a shift is worth a word")
+    last_rows = fixed(3, "rows at the end of a log that rise on and on")
+    twice = fixed(2, "times the level that they must have reached")
     cap_settings = fixed(
         ("max_completion_length", "max_new_tokens", "max_response_length", "response_length"),
         "settings that tell the cap",
@@ -83,25 +107,113 @@ class LengthExplosion(Detector):
     hits = fixed(3, "such hits, and one in twenty rows, tell the cap")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
-        """One finding per stretch of long completions."""
+        """Stretches of long completions; else slow growth, a shift, or a rise at the end."""
         length = Signal.of(run, "completion_length_mean", minimum=self.points, above=0)
-        cap = self._cap(run)
+        drift, learnt = self._drift(length)
+        sudden = list(self._long(length, drift))
+        yield from sudden
+        last = max((item.last_bad_step for item in sudden), default=-1)
+        grown = drift is not None and drift.first > last
+        if drift is not None and grown:
+            yield self._grown(drift, Levels.of(length), learnt)
+        if not sudden and not grown:
+            yield from [*self._shift(length)] or self._rising(length)
+
+    @rule(None)
+    def _long(self, length: Signal, drift: Stretch | None) -> Iterator[Finding]:
+        """Most of five rows in a row at the cap, or at a multiple of the level of the past."""
+        cap = self._cap(length.run)
         at_cap = length.values >= self.cap_share * cap
-        # rows at the cap would become the level that they are measured by
-        past = length.past(log=1, above=math.log(self.learnt), warmup=1, without=at_cap)
+        past = self._past(length, at_cap)
         long = (at_cap & past.times(self.cap_growth)) | past.times(self.growth)
+        seldom = np.cumsum(at_cap) - at_cap < np.arange(len(length)) / 2
+        free = 0  # rows before it belong to the episode before
         for stretch in Judged(length, long).persistent():
-            drifted = stretch.extend_to_drift(past, floor=self.least_std)
-            yield self._finding(drifted, float(past.level[drifted.start]), cap)
+            start = max(free, self._onset(stretch, past))
+            if drift is not None and not stretch.recovered and self._led(drift, start):
+                start = max(free, drift.start)
+            level = float(past.level[start])
+            if np.isfinite(level) and seldom[stretch.sure]:
+                yield self._finding(stretch.starting(start), level, cap)
+                free = stretch.end + 1
+
+    def _onset(self, stretch: Stretch, past: Past) -> int:
+        """Where the lengths began to drift, not across a shift of their level before that."""
+        drifted = stretch.extend_to_drift(past, floor=self.least_std)
+        sigma = max(float(past.robust_std[stretch.sure]), self.least_std)
+        if not np.isfinite(sigma):
+            return stretch.sure
+        return after_plateau(past.scaled, drifted.start, stretch.sure, sigma)
+
+    def _past(self, length: Signal, at_cap: stats.BoolArray) -> Past:
+        """What is learnt from: rows at the cap are, unless they had grown up to it."""
+        usual = length.past(log=1, above=math.log(self.cap_growth), warmup=1)
+        grown = at_cap & usual.times(self.cap_growth)
+        return length.past(log=1, above=math.log(self.learnt), warmup=1, without=grown)
+
+    def _led(self, drift: Stretch, start: int) -> bool:
+        """Whether slow growth, by more than its blocks tell, led to an episode."""
+        return drift.start + self.lead * len(drift.signal) < start
+
+    @rule("slow")
+    def _drift(self, length: Signal) -> tuple[Stretch | None, Learnt | None]:
+        """The last tenth of the run is `growth` times as long as the first, while neither the
+        evaluation nor the task's reward gained a good part of what it ever gained. A warning, and
+        info where no reward is logged.
+        """
+        levels = Levels.of(length)
+        begun, now = levels.beginning, levels.now
+        if len(levels) < self.blocks or now < self.growth * begun:
+            return None, None
+        stretch = levels.above(begun * (now / begun) ** self.left)
+        learnt = None if stretch is None else learnt_since(length.run, stretch.first)
+        return (None, None) if learnt is not None and learnt.enough else (stretch, learnt)
+
+    @rule("shift")
+    def _shift(self, length: Signal) -> Iterator[Finding]:
+        """The level rose by half or more from one row to the next and stays, by far more than it
+        had ever changed. Info, and a warning where the reward fell with it.
+        """
+        for shift in shifts(length, log=1, least=math.log(self.shifted)):
+            if shift.up and shift.lasts:
+                yield self._shifted(shift.stretch, shift.before, shift.after)
+                return
+
+    @rule("rising")
+    def _rising(self, length: Signal) -> Iterator[Finding]:
+        """The last three rows or more of a log each rise above all before them, to twice the level.
+        Info: it may be the beginning of a run-away.
+        """
+        stretch = rise_at_end(length, self.last_rows)
+        level = math.nan if stretch is None else stretch.before(self.passing)
+        if stretch is not None and length.values[-1] > self.twice * level:
+            yield finding(
+                self,
+                stretch,
+                f"Mean completion length rose on each of the last {len(stretch)} rows, from "
+                f"{number(level)} to {number(float(stretch.values[-1]))} tokens{SINCE}.",
+                variant="rising",
+                severity=Severity.INFO,
+                confidence=0.6,
+                evidence=(
+                    stretch.at_onset(level),
+                    stretch.at_top(level, "last row"),
+                    stretch.in_all(len(stretch), None, "rows that rise"),
+                ),
+                remedies=("watch the next rows; read the longest completions", *_cures(paid=False)),
+            )
 
     def _cap(self, run: RunContext) -> float:
-        """The length cap: from the settings, or a largest length that is hit again and again."""
+        """The length cap: from the settings, or a longest completion that comes again and again.
+
+        The largest mean is no cap: where all rows are alike, it is hit again and again too.
+        """
         for name in self.cap_settings:
             value = run.setting(name)
             if isinstance(value, int | float) and value > 0:
                 return float(value)
-        seen = run.series("completion_length_max") or run.series("completion_length_mean")
-        if seen is None:
+        seen = run.series("completion_length_max")
+        if seen is None or not len(seen):
             return math.nan
         highest = stats.quantile(seen.values, 1)
         hits = int((seen.values >= self.hit * highest).sum())
@@ -133,9 +245,56 @@ class LengthExplosion(Detector):
 
     def _severity(self, stretch: Stretch, cap: float, *, capped: bool) -> Severity:
         short = len(stretch) < self.passing
-        if short and (stretch.recovered or stretch.usual < self.near_cap * cap):
+        if short and (stretch.recovered or not stretch.usual >= self.near_cap * cap):
             return Severity.INFO
         return Severity.CRITICAL if capped and not stretch.recovered else Severity.WARNING
+
+    def _grown(self, stretch: Stretch, levels: Levels, learnt: Learnt | None) -> Finding:
+        begun, now = levels.beginning, levels.now
+        gain = "and no reward is logged that would tell why"
+        if learnt is not None:
+            gain = f"while {learnt.metric} went from {number(learnt.before)} to "
+            gain += f"{number(learnt.now)} only"
+        return finding(
+            self,
+            stretch,
+            f"Mean completion length grew from {number(begun)} to {number(now)} tokens over the run"
+            f",{SINCE}, {gain}.",
+            variant="slow",
+            severity=Severity.INFO if learnt is None else Severity.WARNING,
+            confidence=0.5 if learnt is None else 0.7,
+            evidence=(
+                stretch.at_onset(begun),
+                stretch.in_all(now, begun, "median of the last tenth against the first"),
+                None if learnt is None else learnt.evidence(),
+            ),
+            remedies=(
+                "read completions from before and after: better reasoning, or filler?",
+                *_cures(paid=stretch.beside("reward_mean", self.rows_before).rose(1)),
+            ),
+        )
+
+    def _shifted(self, stretch: Stretch, before: float, after: float) -> Finding:
+        reward = stretch.beside("reward_mean")
+        fell = reward.during < reward.before - self.growth * reward.before_std
+        return finding(
+            self,
+            stretch,
+            f"Mean completion length went from {number(before)} to {number(after)} tokens in one "
+            f"row and stayed there,{SINCE}.",
+            variant="shift",
+            severity=Severity.WARNING if fell else Severity.INFO,
+            confidence=0.7,
+            evidence=(
+                stretch.at_onset(before),
+                stretch.in_all(after, before, "median of the rows after against those before"),
+                reward.evidence(),
+            ),
+            remedies=(
+                "what changed at this step: data, the cap, stop tokens, sampling settings?",
+                *_cures(paid=False),
+            ),
+        )
 
 
 def _cures(*, paid: bool) -> tuple[str, ...]:

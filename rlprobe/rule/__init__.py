@@ -8,6 +8,8 @@
 
 signals     a metric over the logged steps, and what it was like before each of them
 changes     abrupt changes, against all changes that the signal made before
+levels      slow drifts, against the beginning of the run
+rewards     what the parts of a reward are for, and what has been learnt
 episodes    where a rule says that it is bad, and the episodes of that
 ranks       one metric of all ranks, and what each is compared with
 flat        the share of groups whose rewards are all equal
@@ -34,7 +36,9 @@ from rlprobe.rule.episodes import (
 )
 from rlprobe.rule.events import concerns_gradients, is_signed, learns_by_reward, restarts
 from rlprobe.rule.flat import equal, flat_shares
+from rlprobe.rule.levels import Levels, after_plateau, rise_at_end
 from rlprobe.rule.ranks import RankGrid, all_steps
+from rlprobe.rule.rewards import Learnt, is_auxiliary, is_task, learnt_since
 from rlprobe.rule.rollouts import groups, sampled_steps
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
@@ -46,6 +50,8 @@ __all__ = [
     "Best",
     "Change",
     "Judged",
+    "Learnt",
+    "Levels",
     "Moment",
     "Past",
     "Period",
@@ -57,6 +63,7 @@ __all__ = [
     "Signal",
     "Stretch",
     "after",
+    "after_plateau",
     "all_steps",
     "concerns_gradients",
     "early",
@@ -65,14 +72,18 @@ __all__ = [
     "finding",
     "flat_shares",
     "groups",
+    "is_auxiliary",
     "is_signed",
+    "is_task",
     "known",
     "leaps",
     "learns_by_reward",
+    "learnt_since",
     "listed",
     "number",
     "restarts",
     "restore",
+    "rise_at_end",
     "sampled_steps",
     "shifts",
     "stretch_from",
