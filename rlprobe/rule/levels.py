@@ -125,11 +125,11 @@ def after_plateau(scaled: FloatArray, first: int, sure: int, sigma: float) -> in
         level, half = float(np.median(head)), PLATEAU // 2
         slope = (scaled[sure] - level) / (sure - first) * half
         if np.median(head[half:]) - np.median(head[:half]) > FLAT * slope:
-            return first
+            break
         z = (scaled - level) / sigma
         later = stats.drift_onset(z, sure, reach=sure - first - 1)
         if later <= first + half:
-            return first
+            break
         first = later
     level = float(np.median(scaled[max(0, first - PLATEAU) : first])) if first else scaled[0]
     usual = np.flatnonzero(scaled[first:sure] <= level + SLIGHT * (scaled[sure] - level))
