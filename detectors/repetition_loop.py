@@ -18,7 +18,18 @@ from rlprobe.detector import (
     knob,
     rule,
 )
-from rlprobe.rule import SINCE, Judged, Period, Sampled, Shown, Signal, Stretch, finding, known
+from rlprobe.rule import (
+    SINCE,
+    Judged,
+    Levels,
+    Period,
+    Sampled,
+    Shown,
+    Signal,
+    Stretch,
+    finding,
+    known,
+)
 
 Texts = Sequence[Rollout]
 LEFT_OUT = "characters left out"  # the recorder's mark in a shortened text
@@ -86,10 +97,14 @@ class RepetitionLoop(Detector):
     in_order = fixed(0.1, "share of such rollouts up to which tags had been in order")
     heavy = fixed(0.5, "share of rollouts that may make it critical")
     least_std = fixed(0.03, "no logged rate is steadier")
+    blocks = fixed(8, "blocks of five rows or more that show a slow rise of a logged rate")
+    grown = fixed(3, "times the rate of the beginning, that a slow rise must reach")
+    left = fixed(0.1, "part of a slow rise below which it had not begun")
+    noises = fixed(3, "times the scatter of the blocks, below which it had not begun")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """The logged rate, then loops in rollouts, then tags."""
-        yield from self._rate(run)
+        yield from [*self._rate(run)] or self._slow(run)
         texts = functools.cache(functools.partial(self._texts, run))
         for variant, is_bad in (("loops", self._loops), ("tags", self._tags)):
             sampled = Sampled.of(run, functools.partial(self._shown, texts, is_bad))
@@ -152,6 +167,23 @@ class RepetitionLoop(Detector):
             note = "median of the episode against the median before"
             evidence = [Evidence("repetition_rate", stretch.first, usual, before, note=note)]
             yield self._finding("rate", stretch, usual, "rollouts repeat themselves", evidence)
+
+    @rule("slow")
+    def _slow(self, run: RunContext) -> Iterator[Finding]:
+        """The logged repetition rate of the last tenth of the run is half of `share` or more, and
+        three times that of the first. The onset is where it left that for good.
+        """
+        rate = Signal.logged(run, "repetition_rate")
+        levels = None if rate is None else Levels.of(rate)
+        if levels is None or len(levels) < self.blocks:
+            return
+        begun, now = levels.beginning, levels.now
+        bound = begun + max(self.left * (now - begun), self.noises * levels.noise)
+        stretch = levels.above(bound)
+        if stretch is not None and now >= max(self.share / 2, self.grown * begun):
+            note = "median of the last tenth against the first"
+            evidence = [Evidence("repetition_rate", stretch.first, now, known(begun), note=note)]
+            yield self._finding("slow", stretch, now, "rollouts repeat themselves", evidence)
 
     def _texts(self, run: RunContext, step: int) -> Texts:
         return [rollout for rollout in run.rollouts(step) if rollout.completion][: self.texts_read]
