@@ -97,6 +97,7 @@ class LengthExplosion(Detector):
     left = fixed(0.15, "part of slow growth, on a log scale, below which it had not begun")
     lead = fixed(0.1, "of the run, by which slow growth must have begun before an episode")
     shifted = fixed(1.5, "times the level before, that a shift is worth a word")
+    fell_stds = fixed(3, "standard deviations that a reward fell by, that a shift is a warning")
     last_rows = fixed(3, "rows at the end of a log that rise on and on")
     twice = fixed(2, "times the level that they must have reached")
     cap_settings = fixed(
@@ -276,7 +277,7 @@ class LengthExplosion(Detector):
 
     def _shifted(self, stretch: Stretch, before: float, after: float) -> Finding:
         reward = stretch.beside("reward_mean")
-        fell = reward.during < reward.before - self.growth * reward.before_std
+        fell = reward.during < reward.before - self.fell_stds * reward.before_std
         return finding(
             self,
             stretch,
