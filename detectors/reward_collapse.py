@@ -18,8 +18,10 @@ from rlprobe.rule import (
     Stretch,
     early,
     finding,
+    leaps,
     number,
     restore,
+    shifts,
     stretch_from,
 )
 
@@ -42,8 +44,10 @@ class RewardCollapse(Detector):
         the run had before; most of five in a row must be. With less than eight rows before it, next
         to nothing of the reward may be left. The onset is walked back to where the reward had
         clearly left the best level. It is critical if it does not recover and a tenth of the range
-        or less is left; info if it passes within ten rows. A fall after a component died is its
-        consequence, and not told again.
+        or less is left; info if it passes within ten rows, unless it came as a leap such as the run
+        had never made. Most rows of an episode must be nearer to its level than to the best one,
+        and most of those before it must not. A shift is told where no such fall lasts. A fall after
+        a component died is its consequence, and not told again.
 
     What to do
         Look at what broke first: gradient, KL, entropy and length before the onset. Test the
@@ -100,8 +104,12 @@ class RewardCollapse(Detector):
     least_std = fixed(0.05, "of the best level: no scatter is smaller where a fall began")
     passing = fixed(10, "rows below which an episode that passes is worth knowing, no more")
     nothing_left = fixed(0.1, "of the range: nothing worth the name is left")
+    low_during = fixed(0.7, "of the rows of an episode that are nearer to its level than the best")
+    low_before = fixed(0.5, "of the rows before it that are not; with few rows before it, all")
+    bottom = fixed(0.05, "quantile of the rewards before a shift that is their lowest level")
+    least_lost = fixed(0.1, "of the range, that a shift must cost to be worth a word")
     zero = fixed(1e-9, "a reward, or a range of rewards, that counts as 0")
-    lived_rows = fixed(64, "rows before a component died that show that it had lived")
+    lived_rows = fixed(64, "rows before a fall, or before a component died, that show what was")
     alive = fixed(0.7, "share of them on which it was earned")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
@@ -110,7 +118,11 @@ class RewardCollapse(Detector):
         dead = list(self._component(run))
         yield from dead
         reward.require(self.points)
-        yield from self._mean(reward, min((item.first_bad_step for item in dead), default=math.inf))
+        until = min((item.first_bad_step for item in dead), default=math.inf)
+        low = list(self._mean(reward, until))
+        yield from low
+        if not dead and all(item.state == "recovered" for item in low):
+            yield from self._shift(reward)
 
     @rule("component")
     def _component(self, run: RunContext) -> Iterator[Finding]:
@@ -136,8 +148,30 @@ class RewardCollapse(Detector):
         scatter = self.departed_stds * np.maximum(std, self.least_std * np.abs(best))
         departed = lost > np.maximum(scatter, self.departed_share * extent)
         for stretch in Judged(reward, low, departed).persistent():
-            if reward.steps[stretch.sure] < until:
-                yield self._low(stretch, float(best[stretch.start]), float(lowest[stretch.start]))
+            level, bottom = float(best[stretch.start]), float(lowest[stretch.start])
+            if reward.steps[stretch.sure] < until and self._fell(stretch, level):
+                yield self._low(stretch, level, bottom)
+
+    def _fell(self, stretch: Stretch, best: float) -> bool:
+        """Whether its rows, and not those before it, are nearer to its level than to the best."""
+        middle = (best + stretch.usual) / 2
+        before = stretch.signal.values[max(0, stretch.start - self.lived_rows) : stretch.start]
+        least = self.low_before if len(before) >= self.early_rows else 1.0
+        low = np.mean(stretch.values < middle) >= self.low_during
+        return bool(low and np.mean(before > middle) >= least)
+
+    @rule("shift")
+    def _shift(self, reward: Signal) -> Iterator[Finding]:
+        """The level fell in one row and stays, by far more than it had ever changed. A warning
+        where a quarter of the range from the lowest level (at most 0) is gone, else info.
+        """
+        for shift in shifts(reward):
+            earlier = reward.values[: shift.row]
+            bottom = min(0.0, stats.quantile(earlier, self.bottom))
+            lost = (shift.before - shift.after) / max(shift.before - bottom, self.zero)
+            if not shift.up and shift.lasts and lost >= self.least_lost:
+                yield self._shifted(shift.stretch, shift.before, shift.after, lost)
+                return
 
     def _levels(
         self, reward: Signal
@@ -178,9 +212,28 @@ class RewardCollapse(Detector):
             remedies=_cures(stretch),
         )
 
+    def _shifted(self, stretch: Stretch, before: float, after: float, lost: float) -> Finding:
+        return finding(
+            self,
+            stretch,
+            f"The mean reward went from {number(before)} to {number(after)} in one row and stayed "
+            f"there,{SINCE}.",
+            variant="shift",
+            severity=Severity.WARNING if lost >= self.departed_share else Severity.INFO,
+            confidence=0.7,
+            evidence=(
+                stretch.at_onset(before),
+                stretch.in_all(after, before, "median of the rows after against those before"),
+            ),
+            remedies=("what changed at this step: data, sampling, a setting?", *_cures(stretch)),
+        )
+
     def _severity(self, stretch: Stretch, left: float) -> Severity:
+        if stretch.recovered and len(stretch) < self.passing:
+            leapt = bool(np.isin(stretch.start, leaps(stretch.signal)))
+            return Severity.WARNING if leapt else Severity.INFO
         if stretch.recovered:
-            return Severity.INFO if len(stretch) < self.passing else Severity.WARNING
+            return Severity.WARNING
         return Severity.CRITICAL if left <= self.nothing_left else Severity.WARNING
 
     def _dead(self, stretch: Stretch, usual: float) -> Finding:
