@@ -106,6 +106,8 @@ class RewardCollapse(Detector):
     nothing_left = fixed(0.1, "of the range: nothing worth the name is left")
     low_during = fixed(0.7, "of the rows of an episode that are nearer to its level than the best")
     low_before = fixed(0.5, "of the rows before it that are not; with few rows before it, all")
+    chance = fixed(0.05, "times that so many low rows in a row would come in the run by chance")
+    lucky = fixed(5, "rows whose median is no level that was reached, once there are more")
     bottom = fixed(0.05, "quantile of the rewards before a shift that is their lowest level")
     least_lost = fixed(0.1, "of the range, that a shift must cost to be worth a word")
     zero = fixed(1e-9, "a reward, or a range of rewards, that counts as 0")
@@ -153,12 +155,18 @@ class RewardCollapse(Detector):
                 yield self._low(stretch, level, bottom)
 
     def _fell(self, stretch: Stretch, best: float) -> bool:
-        """Whether its rows, and not those before it, are nearer to its level than to the best."""
+        """Whether its rows, and not those before it, are nearer to its level than to the best.
+
+        As many low rows in a row must be more than chance brings, by the share of low rows before.
+        """
         middle = (best + stretch.usual) / 2
         before = stretch.signal.values[max(0, stretch.start - self.lived_rows) : stretch.start]
-        least = self.low_before if len(before) >= self.early_rows else 1.0
-        low = np.mean(stretch.values < middle) >= self.low_during
-        return bool(low and np.mean(before > middle) >= least)
+        low = int(np.sum(stretch.values < middle))
+        low_before = float(np.mean(before <= middle)) if len(before) else 1.0
+        most = 1 - self.low_before if len(before) >= self.early_rows else 0.0
+        by_chance = len(stretch.signal) * low_before**low
+        lasts = low >= self.low_during * len(stretch)
+        return lasts and low_before <= most and by_chance < self.chance
 
     @rule("shift")
     def _shift(self, reward: Signal) -> Iterator[Finding]:
@@ -183,7 +191,11 @@ class RewardCollapse(Detector):
         std = reward.past(below=band, warmup=self.early_rows).robust_std
         # a long fall widens the scatter of the past; the scatter from row to row stays what it was
         std = np.clip(np.where(np.isnan(std), noise, std), noise / 2, 1.25 * noise)
-        return stats.rolling_max(level), np.minimum(0.0, np.fmin.accumulate(level)), std
+        # a median of a few rows may be a lucky batch: it is no level once there are more
+        first = early(self.lucky, len(level))
+        best = stats.rolling_max(np.where(first, np.nan, level))
+        best = np.where(first, stats.rolling_max(level), best)
+        return best, np.minimum(0.0, np.fmin.accumulate(level)), std
 
     def _if_dead(self, part: Signal) -> Iterator[Finding]:
         earned = np.flatnonzero(np.abs(part.values) > self.zero)
