@@ -76,13 +76,14 @@ class RewardHacking(Detector):
     least_std = fixed(0.02, "of the best level: no scatter is smaller")
     least_size = fixed(0.5, "no reward is smaller: below it, scales are not compared")
     outlier_stds = fixed(6, "robust standard deviations that an outlier is compared with")
-    outlier_past = fixed(3, "rows that an outlier is compared with, at least")
+    stays = fixed(0.5, "share of the next rows that are as far off: a new level, and no outlier")
     outlier_gap = fixed(25, "rows between two outliers of one finding")
     cut = fixed(0.8, "share of truncated completions with which no answer can be right")
     rarely_cut = fixed(0.5, "share of truncated completions below which most answers may be")
     earned = fixed(0.02, "of the total: a component below it was never worth anything")
     faded = fixed(4, "robust standard deviations that a component must have lost")
     evaluations = fixed(4, "evaluations that are needed")
+    eval_stds = fixed(3, "standard deviations of the evaluations, that are lost at least")
     pause = fixed(10, "rows without the sign that do not end a rise; twice as many between two")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
@@ -97,21 +98,26 @@ class RewardHacking(Detector):
     def _outlier(self, run: RunContext) -> Iterator[Finding]:
         """The mean, highest or lowest reward is farther from the median of its past than `outlier`
         times that median (at least 0.5), and than `outlier` times six robust standard deviations.
-        Outliers at most `outlier_gap` rows apart are one finding.
+        Outliers at most `outlier_gap` rows apart are one finding; rows that stay there are
+        learning, or another scale.
         """
         for metric in ("reward_mean", "reward_max", "reward_min"):
             reward = Signal.logged(run, metric)
             least = self.outlier * self.least_size
             if reward is None or not len(reward) or np.ptp(reward.values) < least:
                 continue
-            past = reward.past(warmup=self.outlier_past)
+            past = reward.past(warmup=self.known_rows)
             size = np.fmax(np.abs(past.level), self.least_size)
             usual = np.maximum(self.outlier_stds * past.robust_std, size)
             far = Judged(reward, np.abs(past.rise) > self.outlier * usual, level=past.level)
-            stretches = far.runs(gap=self.outlier_gap)
+            stretches = [item for item in far.runs(gap=self.outlier_gap) if self._back(far, item)]
             yield from (self._impossible(far, stretch) for stretch in stretches)
             if stretches:
                 return
+
+    def _back(self, far: Judged, stretch: Stretch) -> bool:
+        """Whether most of the rows from its first on are back where the reward had been."""
+        return not np.mean(far.bad[stretch.start :][: self.known_rows]) > self.stays
 
     @rule("truncated")
     def _truncated(self, reward: Signal) -> Iterator[Finding]:
@@ -176,30 +182,40 @@ class RewardHacking(Detector):
 
     @rule("evaluation")
     def _evaluation(self, reward: Signal) -> Iterator[Finding]:
-        """The last two of four or more held-out evaluations have lost `eval_drop` of the best, and
-        more than twice what they scatter by, while the training reward is not below its own best.
+        """The last two of four or more held-out evaluations have lost `eval_drop` of the best
+        level, and three times what they scatter by, while the training reward is not below its
+        own best. It begins after the last evaluation near the best level, where the two part.
         """
         best = self._best(reward)
         for metric in ("reward_mean", "accuracy", "score_mean", "pass_rate"):
             score = Signal.logged(reward.run, f"eval/{metric}")
             if score is None or len(score) < self.evaluations:
                 continue
-            tops = np.maximum.accumulate(score.values)
-            noise = stats.SIGMA_PER_MAD * stats.median(np.abs(np.diff(score.values)))
-            lost = tops - score.values > np.maximum(self.eval_drop * np.abs(tops), 2 * noise)
+            level = self._smooth(score.values)
+            top = float(level.max())
+            noise = _scatter(score.values)
+            lost = top - score.values > max(self.eval_drop * abs(top), self.eval_stds * noise)
             if not lost[-2:].all() or not _at_its_best(reward, best, score.steps[-2]):
                 continue
-            low = stretch_from(score, stats.extend_back(lost, len(lost) - 1))
-            row = min(int(np.searchsorted(reward.steps, low.first)), len(reward) - 1)
-            now, top = stats.median(score.values[-2:]), float(tops[-1])
+            near = ~lost & (score.values >= top - noise)
+            low = stretch_from(score, int(np.flatnonzero(near)[-1]))
+            row = int(np.searchsorted(reward.steps, low.first, side="right"))
+            row = min(row, len(reward) - 1)
+            now = stats.median(score.values[-2:])
             yield self._rise(
                 stretch_from(reward, row),
                 best,
                 variant="evaluation",
                 reason=f"while {score.metric} fell from {number(top)} to {number(now)}",
-                sign=low.in_all(now, top, "last, against its best"),
+                sign=low.in_all(now, top, "last two, against its best level (median of three)"),
                 cure="keep the checkpoint of the best evaluation, and stop there",
             )
+
+    def _smooth(self, scores: stats.FloatArray) -> stats.FloatArray:
+        """Medians of three: a single lucky evaluation is no level."""
+        padded = np.concatenate((scores[:1], scores, scores[-1:]))
+        level: stats.FloatArray = np.median(np.lib.stride_tricks.sliding_window_view(padded, 3), 1)
+        return level
 
     # --- new heights ------------------------------------------------------------------------------
 
@@ -272,6 +288,16 @@ class RewardHacking(Detector):
             ),
             metrics=("reward_mean", sign.metric),
         )
+
+
+def _scatter(scores: stats.FloatArray) -> float:
+    """Their standard deviation around a smooth course, and no less than a single task counts for.
+
+    From differences of differences; the smallest difference between two scores is one task.
+    """
+    apart = np.diff(np.unique(scores))
+    single = float(apart.min()) if len(apart) else 0.0
+    return max(single, float(np.sqrt(np.mean(np.diff(scores, n=2) ** 2) / 6)))
 
 
 def _at_its_best(reward: Signal, best: Best, step: np.int64) -> bool:
