@@ -13,10 +13,13 @@ from rlprobe import stats
 from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
 from rlprobe.rule import (
     Judged,
+    Levels,
     Period,
     Signal,
     Stretch,
     finding,
+    is_auxiliary,
+    is_task,
     known,
     number,
     sampled_steps,
@@ -24,13 +27,6 @@ from rlprobe.rule import (
 )
 
 FAMILY = "reward_component/"
-AUXILIARY = re.compile(
-    r"format|fmt|tag|xml|think|length|(^|_)len($|_)|brevity|short|concise|repet|lang|style|steps"
-    r"|structure|soft|strict|(^|_)int(_|$)|penalty|json|count|boxed|cosine"
-)
-TASK = re.compile(
-    r"acc|correct|answer|exact|verif|task|solve|pass|test|math|code|outcome|(^|_)f1|goal|win|judge"
-)
 TASK_NOTE = "task reward: median of the episode against the median before"
 AUXILIARY_NOTE = "auxiliary reward: median of it"
 PAID_EMPTY = "share paid for an empty answer"
@@ -45,6 +41,11 @@ class _Rewards:
     auxiliary: stats.FloatArray
     task_names: Sequence[str]
     auxiliary_names: Sequence[str]
+
+    @property
+    def help(self) -> Signal:
+        """The auxiliary reward as a signal."""
+        return self.task.with_values(self.auxiliary)
 
 
 class FormatGaming(Detector):
@@ -62,7 +63,7 @@ class FormatGaming(Detector):
         Components are told apart by their names (format, tag, length … against accuracy, correct,
         answer …) and summed; where only one side has telling names, the others are the other side,
         and without any, the one component that dies is the task. `task_fell` is looked for where
-        `task_dead` is not found. All are warnings.
+        `task_dead` is not found, `form_alone` where neither is.
 
     What to do
         Pay the auxiliary reward only where the answer is right, test the verifier by hand, and read
@@ -94,6 +95,14 @@ class FormatGaming(Detector):
     lasting = fixed(30, "rows, to the end of the run, of a task reward that was never earned")
     fell = fixed(0.5, "part of its past that a fallen task reward is at most")
     rose = fixed(0.2, "of its best, by which the auxiliary reward rose meanwhile")
+    blocks = fixed(8, "blocks of five rows or more that show where rewards have got to")
+    climbed = fixed(0.3, "of its best, by which an auxiliary reward must have risen to be learnt")
+    left = fixed(0.2, "part of that rise below which it had not begun")
+    top = fixed(0.85, "part of that rise above which it is at its top")
+    top_rows = fixed(30, "rows at its top, to the end of the run, without the task being learnt")
+    lasting_top = fixed(100, "such rows that are a warning")
+    unmoved = fixed(0.1, "part of all it ever moved, or of its level, that the task did not gain")
+    solved = fixed(0.8, "task reward from which on there is little left to learn")
     empty = fixed(0.5, "share of the rollouts of a step that are paid for an empty answer")
     rollouts = fixed(4, "rollouts with a reward that a step needs")
     rows_read = fixed(20_000, "rows, evenly spread, that tell the best of a reward")
@@ -105,7 +114,8 @@ class FormatGaming(Detector):
         rewards = self._rewards(run)
         if rewards is not None:
             rewards.task.require(self.points)
-            yield from [*self._task_dead(rewards)] or self._task_fell(rewards)
+            broken = [*self._task_dead(rewards)] or [*self._task_fell(rewards)]
+            yield from broken or self._form_alone(rewards)
 
     @rule("task_dead")
     def _task_dead(self, rewards: _Rewards) -> Iterator[Finding]:
@@ -150,6 +160,30 @@ class FormatGaming(Detector):
         apart = stats.quantile(after, 0.9) < stats.quantile(before, 0.25)
         if usual > self.earned and not now > self.fell * usual and rose and apart:
             yield self._finding(rewards, stretch_from(rewards.task, cut), "task_fell")
+
+    @rule("form_alone")
+    def _form_alone(self, rewards: _Rewards) -> Iterator[Finding]:
+        """The auxiliary reward rose to its best and stayed there for `top_rows` rows, while the
+        task reward is next to nothing, or stands where it was before that. Info, and a warning from
+        `lasting_top` rows on.
+        """
+        task, auxiliary = Levels.of(rewards.task), Levels.of(rewards.help)
+        begun, now = auxiliary.beginning, auxiliary.now
+        best = self._best(rewards.auxiliary)
+        if len(task) < self.blocks or not now - begun >= self.climbed * best > 0:
+            return
+        rising = auxiliary.above(begun + self.left * (now - begun))
+        at_top = auxiliary.above(begun + self.top * (now - begun))
+        if rising is None or at_top is None or len(at_top) < self.top_rows:
+            return
+        gain = task.now - task.before(rising.start)
+        nothing = task.now <= self.earned * best
+        unmoved = gain <= max(self.unmoved * max(task.extent, abs(task.now)), task.noise)
+        if nothing or (unmoved and task.now < self.solved):
+            severity = Severity.WARNING if len(at_top) >= self.lasting_top else Severity.INFO
+            yield self._finding(
+                rewards, stretch_from(rewards.task, rising.start), "form_alone", severity
+            )
 
     def _best(self, values: stats.FloatArray) -> float:
         """The level of the best rows; of a long run, every so many-th row tells it."""
@@ -210,10 +244,9 @@ class FormatGaming(Detector):
 
     def _sides(self, values: Mapping[str, stats.FloatArray]) -> tuple[list[str], list[str]]:
         """Names of the task components and of the auxiliary ones."""
-        short = {name: name.removeprefix(FAMILY).lower() for name in values}
-        auxiliary = [name for name in values if AUXILIARY.search(short[name])]
+        auxiliary = [name for name in values if is_auxiliary(name)]
         rest = [name for name in values if name not in auxiliary]
-        task = [name for name in rest if TASK.search(short[name])]
+        task = [name for name in rest if is_task(name)]
         if task:
             return task, auxiliary or [name for name in rest if name not in task]
         if auxiliary:
@@ -226,7 +259,13 @@ class FormatGaming(Detector):
         before, now = logged[: -self.points], logged[-self.points :]
         return len(before) > self.points and not now.any() and stats.median(before) > self.earned
 
-    def _finding(self, rewards: _Rewards, stretch: Stretch, variant: str) -> Finding:
+    def _finding(
+        self,
+        rewards: _Rewards,
+        stretch: Stretch,
+        variant: str,
+        severity: Severity = Severity.WARNING,
+    ) -> Finding:
         task, auxiliary = rewards.task_names, rewards.auxiliary_names
         before, usual = stretch.before(), stretch.usual
         paid = stats.median(rewards.auxiliary[stretch.rows])
@@ -237,6 +276,7 @@ class FormatGaming(Detector):
             f"From step {stretch.first:,} on the auxiliary reward ({_listed(auxiliary)}) pays "
             f"{number(paid)} while the task reward ({_listed(task)}) is {number(usual)}{was}.",
             variant=variant,
+            severity=severity,
             confidence=0.8 if variant == "task_dead" else 0.6,
             evidence=(
                 Evidence(task[0], stretch.first, usual, known(before), note=TASK_NOTE),
