@@ -10,7 +10,7 @@ import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
-from rlprobe.rule import Period, Signal, factor, finding, number
+from rlprobe.rule import Levels, Period, Signal, factor, finding, number
 
 
 class ThroughputRot(Detector):
@@ -27,7 +27,8 @@ class ThroughputRot(Detector):
     How it is computed
         Medians of ten blocks of rows, without the first rows. The last block must take `ratio`
         times as long as the first, and the blocks must rise steadily (Spearman's rank correlation
-        with time). It begins with the first block that is halfway up, on a log scale. It is info.
+        with time). It begins where the step time left that of the beginning for good. It is info,
+        and a warning where steps take `multiple` times as long and lengths do not explain it.
 
     What to do
         If length explains it, decide whether the longer answers are better. If not, profile one
@@ -35,14 +36,14 @@ class ThroughputRot(Detector):
 
     When it is wrong
         Other jobs on the machine. A curriculum with longer prompts, where prompt lengths are not
-        logged. It is only info: nothing is wrong with what is learnt.
+        logged. Nothing is wrong with what is learnt.
 
     References
         Sculley et al., Hidden Technical Debt in Machine Learning Systems (2015).
     """
 
     id = "THROUGHPUT_ROT"
-    severity = Severity.INFO
+    severity = Severity.WARNING
     facts_only = True
     needs = (("step_time",),)
     caused_by = ("LENGTH_EXPLOSION", "KV_CACHE_PRESSURE", "STRAGGLER")
@@ -53,6 +54,9 @@ class ThroughputRot(Detector):
     warmup = fixed(0.05, "share of the rows that compile and fill caches, and are left out")
     points = fixed(40, "rows that are needed after those")
     rising = fixed(0.7, "rank correlation of the blocks with time")
+    longer = fixed(1.05, "times the length of the start, below which completions did not grow")
+    multiple = fixed(2, "times the step time of the start, that is a warning if unexplained")
+    left = fixed(0.15, "part of the slowdown, on a log scale, below which it had not begun")
     explained = fixed(0.7, "part of the slowdown, on a log scale, that length must explain")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
@@ -63,12 +67,16 @@ class ThroughputRot(Detector):
         levels = self._medians(time.values[cut:])
         slower = float(levels[-1] / levels[0])
         if slower >= self.ratio and _rank_correlation(levels) >= self.rising:
-            halfway = int(np.argmax(levels > levels[0] * math.sqrt(slower)))
-            first = int(np.array_split(time.steps[cut:], self.blocks)[halfway][0])
+            first = self._onset(time.where(np.arange(len(time)) >= cut), float(levels[0]), slower)
             lengths = self._medians(time.beside(LENGTH)[cut:])
             longer = float(lengths[-1] / lengths[0]) if lengths[0] > 0 else math.nan
             period = Period(run, first, int(time.steps[-1]), recovered=False)
             yield self._finding(period, levels, longer)
+
+    def _onset(self, time: Signal, begun: float, slower: float) -> int:
+        """The step from which on steps are slower than at the beginning."""
+        stretch = Levels.of(time).above(begun * slower**self.left)
+        return int(time.steps[0]) if stretch is None else stretch.first
 
     def _medians(self, values: stats.FloatArray) -> stats.FloatArray:
         return np.array([stats.median(block) for block in np.array_split(values, self.blocks)])
@@ -83,10 +91,15 @@ class ThroughputRot(Detector):
         """They did not, or their lengths are not logged. Something leaks."""
         return not self._length(slower, longer)
 
+    def _severity(self, slower: float, *, explained: bool) -> Severity:
+        return Severity.WARNING if slower >= self.multiple and not explained else Severity.INFO
+
     def _finding(self, period: Period, levels: stats.FloatArray, longer: float) -> Finding:
         start, end = float(levels[0]), float(levels[-1])
         explained = self._length(end / start, longer)
         grew = f"completions grew{'' if explained else ' only'} {factor(longer)} times as long"
+        if longer < self.longer:
+            grew = "completions grew no longer"
         if math.isnan(longer):
             grew = "completion lengths are not logged"
         return finding(
@@ -95,6 +108,7 @@ class ThroughputRot(Detector):
             f"Steps became {factor(end / start)} times as slow, {number(start)} s -> "
             f"{number(end)} s; {grew}{', which explains it' if explained else ''}.",
             variant="length" if explained else "unexplained",
+            severity=self._severity(end / start, explained=explained),
             confidence=0.7,
             evidence=(
                 Evidence("step_time", period.seen, end, start, note=COMPARED),
