@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,18 @@ import numpy as np
 from rlprobe import stats
 from rlprobe.detector import Detector, RunContext, fixed, knob, rule
 from rlprobe.findings import Evidence, Finding, Severity
-from rlprobe.rule import SINCE, Period, Signal, finding, groups, number, sampled_steps
+from rlprobe.rule import (
+    SINCE,
+    Judged,
+    Period,
+    Signal,
+    Stretch,
+    finding,
+    groups,
+    known,
+    number,
+    sampled_steps,
+)
 from rlprobe.values import BoolArray, FloatArray
 
 _SIZES = ("advantage_abs_mean", "advantage_std", "advantage_max")
@@ -32,12 +44,28 @@ class _Noise(NamedTuple):
     samples: tuple[tuple[str, ...], ...] = ()
 
 
+class _Outgrown(NamedTuple):
+    """Rows on which advantages are larger than groups can give them.
+
+    Attributes:
+        size: of the largest advantage, of either sign.
+        rows: those rows.
+        limit: what the groups, or else the run's past, had allowed.
+        group: rollouts of a group; None where that is not known.
+    """
+
+    size: Signal
+    rows: BoolArray
+    limit: float
+    group: int | None
+
+
 class AdvantageNoise(Detector):
     """Sizeable advantages, or a jump of the gradient, out of rewards that are all equal.
 
     What it detects
         Advantages of usual size, or a gradient norm far above its past, out of rewards that differ
-        by rounding only.
+        by rounding only; advantages larger than a group can give.
 
     Why it matters
         Dividing by a standard deviation of 1e-8 turns rounding into advantages of size one. The
@@ -45,9 +73,10 @@ class AdvantageNoise(Detector):
 
     How it is computed
         A spread above 0 and up to `noise` times the reward is rounding; a reward below
-        `least_reward` counts as that. An advantage above `size` is sizeable. Of three rules, the
-        first that sees anything is reported, critical on `many` steps or more, otherwise a warning;
-        steps with up to `gap` others between them are one episode.
+        `least_reward` counts as that. An advantage above `size` is sizeable. Divided by the
+        standard deviation of its group of G rollouts, none is above the root of G - 1. Of four
+        rules, the first that sees anything is reported, critical on `many` steps or more, otherwise
+        a warning; steps with up to `gap` others between them are one episode.
 
     What to do
         Drop groups whose rewards are all equal before the advantages are computed, or add a floor
@@ -56,7 +85,8 @@ class AdvantageNoise(Detector):
     When it is wrong
         Advantages from a critic differ between completions of equal reward by right; there the
         spread is usually exactly 0, which is not reported. A KL term alone gives a gradient on
-        flat groups too, but no jump.
+        flat groups too, but no jump. Advantages that are not divided (Dr. GRPO), or divided by the
+        deviation of the batch, may be above the bound: there only the run's own past counts.
 
     References
         Liu et al., Understanding R1-Zero-like training (2025), on dividing by the standard
@@ -70,7 +100,9 @@ class AdvantageNoise(Detector):
         *((spread, size) for spread in _SPREADS for size in _SIZES),
         *((spread, "grad_norm") for spread in _SPREADS),
         ("zero_variance_group_fraction", "grad_norm"),
+        ("advantage_max",),
     )
+    stage = "advantage"
     caused_by = ("ZERO_VARIANCE", "REWARD_COLLAPSE", "REWARD_HACKING", "FORMAT_GAMING")
 
     noise: float = knob(
@@ -89,11 +121,19 @@ class AdvantageNoise(Detector):
     warmup = fixed(8, "rows that are needed for a past of the gradient norm")
     sigmas = fixed(4, "robust standard deviations that the logarithm of a norm jumps at least")
     all_flat = fixed(0.999, "share of flat groups that is all of them")
+    known_rows = fixed(8, "rows of advantages that are needed for a past of them")
+    beyond = fixed(2, "times the largest advantage before, where the bound is known")
+    far_beyond = fixed(3, "times the largest advantage before, where it is not")
+    mostly_flat = fixed(0.5, "share of flat groups that proves the bound without a past")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
-        """Groups, then logged spreads, then jumps of the gradient."""
+        """Groups, then the bound, then logged spreads, then jumps of the gradient."""
         for entry in self.rules():
             noise = entry.judge(self, run)
+            if isinstance(noise, _Outgrown):
+                for stretch in Judged(noise.size, noise.rows).runs(gap=self.gap):
+                    yield self._outgrown(noise, stretch)
+                return
             if noise is not None:
                 for start, end in stats.clusters(noise.size.steps, (self.gap + 1) * run.interval):
                     yield self._finding(noise, slice(start, end + 1), entry.variant)
@@ -123,6 +163,32 @@ class AdvantageNoise(Detector):
         source = next((name for name in _SPREADS if run.series(name)), "samples")
         spread_of = Signal(run, source, steps, np.array(spreads))
         return _Noise(spread_of, Signal(run, "samples", steps, np.array(sizes)), samples)
+
+    @rule("impossible")
+    def _impossible(self, run: RunContext) -> _Outgrown | None:
+        """Where G is known, an advantage above the root of G - 1 and the range of the rewards, and
+        `beyond` times the largest before it, or with `mostly_flat` groups; otherwise `far_beyond`
+        times that on two rows. With a critic, or where no group is flat, nothing is said.
+        """
+        size = _largest(run)
+        if size is None:
+            return None
+        flat = size.beside("zero_variance_group_fraction")
+        mostly = flat >= self.mostly_flat
+        could = mostly if run.series("value_loss") is not None else ~(flat == 0)
+        group = _group_size(run)
+        bound = math.sqrt(group - 1) if group else 0.0
+        possible = np.fmax(bound, size.beside("reward_max") - size.beside("reward_min"))
+        before = _highest_before(size.values, self.beyond if group else self.far_beyond)
+        has_past = np.arange(len(size)) >= self.known_rows
+        times = self.beyond if group else self.far_beyond
+        grown = has_past & (size.values > times * before)
+        if group:
+            grown |= mostly & ~has_past
+        rows = could & grown & (size.values > possible)
+        limit = bound or float(before[-1])
+        enough = int(rows.sum()) >= (1 if group else 2)
+        return _Outgrown(size, rows, limit, group) if enough else None
 
     @rule("metrics")
     def _in_metrics(self, run: RunContext) -> _Noise | None:
@@ -166,6 +232,36 @@ class AdvantageNoise(Detector):
         flat = norm.beside("zero_variance_group_fraction") >= self.all_flat
         return Signal(norm.run, "samples", norm.steps, np.where(flat, 0.0, np.nan)), flat
 
+    def _outgrown(self, noise: _Outgrown, stretch: Stretch) -> Finding:
+        count = int(noise.rows[stretch.rows].sum())
+        flat = stretch.beside("zero_variance_group_fraction")
+        allowed = (
+            f"where groups of {noise.group} allow {number(noise.limit)}"
+            if noise.group
+            else f"after {number(noise.limit)} at most before"
+        )
+        share = f", with {flat.during:.0%} of the groups flat" if flat.during > 0 else ""
+        return finding(
+            self,
+            stretch,
+            f"On {count:,} steps{SINCE} the advantages reached {number(stretch.values.max())}, "
+            f"{allowed}{share}.",
+            variant="impossible",
+            severity=Severity.CRITICAL if count >= self.many else Severity.WARNING,
+            confidence=0.9 if noise.group and flat.during > 0 else 0.6,
+            evidence=(
+                _at_top(stretch, noise.limit),
+                stretch.in_all(float(count), None, "steps"),
+                stretch.in_all(float(noise.group), None, "rollouts of a group")
+                if noise.group
+                else None,
+                Evidence(flat.metric, None, flat.during, known(flat.before), note="median since")
+                if flat.during > 0
+                else None,
+            ),
+            remedies=_REMEDIES,
+        )
+
     def _rounding(self, spread: FloatArray | float, reward: FloatArray | float) -> BoolArray:
         size = np.maximum(self.least_reward, np.abs(np.nan_to_num(reward)))
         return np.asarray((spread > 0) & (spread <= self.noise * size))
@@ -191,12 +287,49 @@ class AdvantageNoise(Detector):
                 Evidence(noise.size.metric, step, size, note=f"largest {what}"),
                 Evidence(noise.spread.metric, None, float(count), note="steps"),
             ),
-            remedies=(
-                "give groups whose rewards are all equal an advantage of 0 "
-                "(rlprobe.guards.group_advantages)",
-                "add a floor (1e-4) to the standard deviation that advantages are divided by",
-                "round the rewards to a few digits first",
-            ),
+            remedies=_REMEDIES,
             metrics=[metric for metric in metrics if metric != "samples"],
             samples=noise.samples[top][:8] if noise.samples else (),
         )
+
+
+_REMEDIES = (
+    "give groups whose rewards are all equal an advantage of 0 (rlprobe.guards.group_advantages)",
+    "add a floor (1e-4) to the standard deviation that advantages are divided by",
+    "round the rewards to a few digits first",
+)
+
+
+def _largest(run: RunContext) -> Signal | None:
+    """The size of the largest advantage, of either sign."""
+    largest = Signal.logged(run, "advantage_max")
+    if largest is None or not len(largest):
+        return None
+    return largest.with_values(np.fmax(np.abs(largest.values), -largest.beside("advantage_min")))
+
+
+def _at_top(stretch: Stretch, limit: float) -> Evidence:
+    """The largest advantage as it was logged, of either sign."""
+    top = stretch.at_top(limit, "largest advantage")
+    lowest = float(stretch.signal.beside("advantage_min")[stretch.top])
+    return replace(top, metric="advantage_min", value=lowest) if lowest == -top.value else top
+
+
+def _group_size(run: RunContext) -> int | None:
+    """Rollouts of a group that advantages are divided by the deviation of; None if not known."""
+    if run.setting("scale_rewards") in (False, "none", "batch"):
+        return None
+    if run.setting("loss_type") == "dr_grpo":
+        return None
+    size = run.setting("num_generations") or run.setting("group_size")
+    return int(size) if isinstance(size, int | float) and size > 1 else None
+
+
+def _highest_before(values: FloatArray, times: float) -> FloatArray:
+    """The largest value before each row; still from the first row on that is so many times it."""
+    before = np.concatenate(([np.inf], np.maximum.accumulate(values)[:-1]))
+    late = np.arange(len(values)) >= AdvantageNoise.known_rows
+    broken = np.flatnonzero(late & (values > times * before))
+    if len(broken):
+        before[broken[0] :] = before[broken[0]]
+    return before

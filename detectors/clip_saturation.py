@@ -6,24 +6,36 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from rlprobe import stats
 from rlprobe.detector import Detector, Finding, RunContext, Severity, fixed, knob, rule
-from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding, stretch_from
+from rlprobe.rule import (
+    SINCE,
+    Judged,
+    Signal,
+    Stretch,
+    beginning,
+    finding,
+    from_drift,
+    stretch_from,
+)
 
 
 class ClipSaturation(Detector):
     """The trust region clips a large share of the tokens, for many rows.
 
     What it detects
-        A share of clipped tokens that left its own past and stays high, one that was high from the
-        first row on, or nearly all clips on one side.
+        A share of clipped tokens that left its own past and stays high, one that has climbed to
+        there from a low beginning, however slowly, one that was high from the first row on, or
+        nearly all clips on one side.
 
     Why it matters
         A clipped token gives no gradient. When many are clipped, the updates are too large for the
         batch they come from, and what is learnt comes from the rest.
 
     How it is computed
-        From the share of clipped tokens; most of ten rows in a row must be bad. One-sided clipping
-        is only looked for where the share as a whole is not too high.
+        From the share of clipped tokens; most of `span` rows in a row must be bad. A usual run
+        clips a few percent of its tokens; above `share` the updates are too large. One-sided
+        clipping is only looked for where the share as a whole is not too high.
 
     What to do
         Lower the learning rate or the number of updates per batch; check that the sampler's and the
@@ -41,6 +53,7 @@ class ClipSaturation(Detector):
     id = "CLIP_SATURATION"
     severity = Severity.WARNING
     needs = (("clip_fraction",), ("clip_fraction_low", "clip_fraction_high"))
+    stage = "policy"
     caused_by = ("POLICY_MISMATCH", "ADVANTAGE_NOISE", "GRAD_PATHOLOGY", "RESTART_DISCONTINUITY")
 
     share: float = knob(0.3, "share of clipped tokens", minimum=0.01, maximum=1)
@@ -51,6 +64,7 @@ class ClipSaturation(Detector):
     span = fixed(10, "rows looked at together, most of which must be bad")
     sigmas = fixed(3, "robust standard deviations that are the share's usual scatter")
     least_rise = fixed(0.2, "part of `share` that is never more than scatter")
+    most = fixed(0.6, "share of clipped tokens that no kind of ratio explains")
     always_rows = fixed(20, "rows of a run that clips from the first on, to be worth a word")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
@@ -61,7 +75,8 @@ class ClipSaturation(Detector):
             clipped.require(self.points)
             if (clipped.values > self.share).any():
                 rose = self._rose(clipped)
-                high = (*self._rising(rose), *self._steady(rose))
+                high = tuple(self._rising(rose)) or tuple(self._drifting(clipped))
+                high = high or tuple(self._steady(rose))
         yield from high or self._one_sided(run)
 
     def _rose(self, clipped: Signal) -> Judged:
@@ -78,10 +93,22 @@ class ClipSaturation(Detector):
         for stretch in rose.persistent(self.span):
             yield self._finding(stretch, "rising", _CALM)
 
+    @rule("drifting")
+    def _drifting(self, clipped: Signal) -> Iterator[Finding]:
+        """More than `share` is clipped, and more than `growth` times the median of the first `span`
+        rows. The onset is the bend at which the climb set in. A warning.
+        """
+        start = beginning(clipped, self.span)
+        bad = clipped.values > max(self.share, self.growth * start)
+        bad[: self.span] = False
+        high = Judged(clipped, bad).persistent(self.span)
+        for stretch in from_drift((it.starting(0) for it in high), clipped.values):
+            yield self._finding(stretch, "drifting", _CALM, start)
+
     @rule("steady")
     def _steady(self, rose: Judged) -> Iterator[Finding]:
         """The median of `always_rows` rows or more is above `share`, without a rise. Info: ratios
-        of whole sequences clip 10 to 45 % in healthy runs.
+        of whole sequences clip 10 to 45 % in healthy runs. A warning above `most`.
         """
         whole = stretch_from(rose.signal, 0)
         if len(whole) >= self.always_rows and whole.usual > self.share and not rose.bad.any():
@@ -100,20 +127,27 @@ class ClipSaturation(Detector):
             for stretch in Judged(clipped, bad).persistent(self.span, gap=2 * self.span)[:1]:
                 yield self._finding(stretch, "one_sided", _SIGNED)
 
-    def _finding(self, stretch: Stretch, variant: str, remedies: tuple[str, ...]) -> Finding:
-        usual, before = stretch.usual, stretch.before(rows=64)
-        after = f", after {before:.1%} before" if np.isfinite(before) else ""
+    def _finding(
+        self, stretch: Stretch, variant: str, remedies: tuple[str, ...], start: float | None = None
+    ) -> Finding:
+        usual = stats.median(stretch.signal.values[stretch.core])
+        before = stretch.before(rows=64) if start is None else start
+        when = "before" if start is None else "at the beginning"
+        after = f", after {before:.1%} {when}" if np.isfinite(before) else ""
         side = f" on one side ({stretch.signal.metric})" if variant == "one_sided" else ""
+        bad = variant in ("rising", "drifting") or (variant == "steady" and usual > self.most)
         return finding(
             self,
             stretch,
-            f"{usual:.0%} of the tokens were clipped{side}{SINCE} ({variant}){after}.",
+            f"{usual:.0%} of the tokens were clipped{side}{SINCE} ({variant}){after}."
+            if start is None
+            else f"The share of clipped tokens climbed{SINCE} to {usual:.0%}{after}.",
             variant=variant,
-            severity=Severity.WARNING if variant == "rising" else Severity.INFO,
-            confidence=0.8 if variant == "rising" else 0.5,
+            severity=Severity.WARNING if bad else Severity.INFO,
+            confidence=0.8 if bad else 0.5,
             evidence=(
                 stretch.at_onset(self.share),
-                stretch.in_all(usual, before, "median since, against before"),
+                stretch.in_all(usual, before, f"median while it is high, against {when}"),
             ),
             remedies=remedies,
         )

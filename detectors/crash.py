@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rlprobe.detector import Attempt, Detector, Event, Evidence, Finding, RunContext, Severity, rule
 from rlprobe.rule import Moment, after, finding
@@ -16,8 +17,8 @@ class Crash(Detector):
     """The run did not end in order: exception, signal, out of memory, time-out, or silence.
 
     What it detects
-        How the last launch ended, with its last step and the most telling line of its output; and,
-        as info, earlier launches that died and were resumed.
+        How each launch ended, with its last step and the most telling line of its output. One that
+        was resumed and got further is told as resolved.
 
     Why it matters
         The metrics of a run that dies often end healthy: a weight that turns NaN kills the next
@@ -26,18 +27,20 @@ class Crash(Detector):
     How it is computed
         From `crash` and `halted` events and from the way each launch ended. Several reports of one
         launch (the trainer's own, the launcher's) are one finding; the one that names a known kind
-        of failure wins. It has no knobs. Critical; info where the launch was resumed or stopped
-        from the keyboard, and where the run was told to stop, but a warning if by a scheduler's
-        signal. A recording that stops without an end while its process is gone was killed without
-        a word: `kill -9`, the out-of-memory killer, or a machine that went down.
+        of failure wins. It has no knobs. Critical; info where the launch was stopped from the
+        keyboard, and where the run was told to stop, but a warning if by a scheduler's signal. A
+        launch of which a later one repeats steps is judged as it was when it ended. A recording
+        that stops without an end while its process is gone was killed without a word: `kill -9`,
+        the out-of-memory killer, or a machine that went down.
 
     What to do
         Read the line it quotes, and look at the findings before it: the crash is usually the last
         link of a chain. Resume from the last checkpoint once the cause is known.
 
     When it is wrong
-        A foreign log does not tell how the run ended, so nothing is checked there. A recording on
-        another machine whose process cannot be seen may still be alive; it is not reported.
+        A foreign log tells how the run ended only if its last lines do: that of a console may, a
+        table of metrics never does. A recording on another machine whose process cannot be seen may
+        still be alive; it is not reported.
 
     References
         PyTorch documentation, torch.distributed error handling. `schemas/failures.toml` for the
@@ -47,7 +50,7 @@ class Crash(Detector):
     id = "CRASH"
     severity = Severity.CRITICAL
     facts_only = True
-    needs = (("event:run_started",),)
+    needs = (("event:run_started",), ("event:crash",), ("event:halted",))
     caused_by = (
         "GRAD_PATHOLOGY",
         "NONFINITE_METRIC",
@@ -76,30 +79,46 @@ class Crash(Detector):
         numbers = sorted({*attempts, *(event.attempt for event in reports)})
         for number in numbers:
             events = [event for event in reports if event.attempt == number]
-            attempt = attempts.get(number, Attempt(number, last_step=run.last_step))
-            if events or attempt.ended in DEAD:
-                yield self._finding(run, attempt, events, resumed=number != numbers[-1])
+            attempt = attempts.get(number, Attempt(number))
+            if (events or attempt.ended in DEAD) and not _overtaken(attempt, run.attempts):
+                yield self._finding(run, attempt, events, latest=number == numbers[-1])
 
     def _finding(
-        self, run: RunContext, attempt: Attempt, events: Sequence[Event], *, resumed: bool
+        self, run: RunContext, attempt: Attempt, events: Sequence[Event], *, latest: bool
     ) -> Finding:
         report = min(events, key=_vagueness, default=Event(attempt.ended, None))
         variant = _variant(report)
-        steps = [event.step for event in events if event.step is not None]
-        steps += [] if attempt.last_step is None else [attempt.last_step]
-        last = max(steps, default=run.last_step)
-        who = f"Attempt {attempt.number}" if resumed or attempt.number > 1 else "The run"
-        return finding(
+        last = _last_step(run, attempt, events, latest=latest)
+        who = "The run" if latest and attempt.number == 1 else f"Attempt {attempt.number}"
+        episode = finding(
             self,
-            Moment(last, "recovered" if resumed else "ended_run"),
+            Moment(last, "ended_run"),
             _sentence(who, variant, last, report),
             variant=variant,
-            severity=Severity.INFO if resumed else _severity(variant, report),
+            severity=_severity(variant, report),
             confidence=0.9 if variant == "vanished" else 0.99,
             evidence=_evidence(events, last, attempt.ended),
-            remedies=_remedies(variant, report, resumed=resumed),
+            remedies=_remedies(variant, report),
             ranks=sorted({event.rank for event in events if event.rank > 0}),
         )
+        return replace(episode, attempt=attempt.number)
+
+
+def _overtaken(attempt: Attempt, attempts: Sequence[Attempt]) -> bool:
+    """Whether a later launch repeated steps of this one: it is judged on its own then."""
+    later = (item.first_step for item in attempts if item.number > attempt.number)
+    first = min((step for step in later if step is not None), default=None)
+    return first is not None and attempt.last_step is not None and first <= attempt.last_step
+
+
+def _last_step(run: RunContext, attempt: Attempt, events: Sequence[Event], *, latest: bool) -> int:
+    """The last step that is known of a launch; of one that logged none, the last before it."""
+    steps = [event.step for event in events if event.step is not None]
+    steps += [] if attempt.last_step is None else [attempt.last_step]
+    if steps or latest:
+        return max(steps, default=run.last_step)
+    before = (item.last_step for item in run.attempts if item.number < attempt.number)
+    return max((step for step in before if step is not None), default=run.first_step)
 
 
 def _field(report: Event, name: str) -> str:
@@ -160,9 +179,7 @@ def _evidence(events: Sequence[Event], last: int, ended: str) -> Iterator[Eviden
         yield Evidence(f"event:{event.kind}", event.step, float(value), rank=rank, note=note)
 
 
-def _remedies(variant: str, report: Event, *, resumed: bool) -> tuple[str, ...]:
-    if resumed:
-        return ("nothing now: the run was resumed; compare the metrics across the restart",)
+def _remedies(variant: str, report: Event) -> tuple[str, ...]:
     if variant == "vanished":
         return (
             "look at the kernel log for the out-of-memory killer, and at the scheduler's log",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,13 +16,20 @@ from rlprobe.detector import (
     Evidence,
     Finding,
     Inconclusive,
+    Rollout,
     RunContext,
     Severity,
     fixed,
     knob,
     rule,
 )
-from rlprobe.rule import SINCE, Period, finding, restarts
+from rlprobe.rule import SINCE, Moment, Period, finding, restarts
+
+WHOLE_BATCH = "all groups"  # why rollouts were kept, where those of all groups were
+REMEDIES = (
+    "save and restore the data cursor with the checkpoint",
+    "if a batch did the harm, leave it out on purpose and write that down",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,7 @@ class _Batch:
     step: int
     prompts: frozenset[str]
     samples: tuple[str, ...]
+    whole: bool  # all groups of the batch were recorded
 
 
 Batches: TypeAlias = "Sequence[_Batch]"
@@ -49,6 +58,23 @@ class _Match:
         return len(self.batch.prompts & self.source.prompts) / len(self.batch.prompts)
 
 
+@dataclass(frozen=True, slots=True)
+class _Restart:
+    """Batches around a restart.
+
+    Attributes:
+        taken_back: those that earlier launches had had from the restart on.
+        later: recorded steps from the restart on.
+    """
+
+    run: RunContext
+    step: int
+    before: Batches
+    after: Batches
+    taken_back: Batches
+    later: Sequence[int]
+
+
 class DataReplay(Detector):
     """After a restart the same prompts come again, or the batch that did harm was left out.
 
@@ -63,15 +89,18 @@ class DataReplay(Detector):
 
     How it is computed
         From the prompts of recorded rollouts: each batch after a restart is compared with the known
-        batch that it shares most prompts with. A run that had met known prompts before its restart,
-        too, or restarts at the end of an epoch, is passed over.
+        batch that it shares most prompts with, also of those that an earlier launch had trained on
+        beyond the restart: when the data go back with the weights, these come again. A run that had
+        met known prompts before its restart, too, or restarts at the end of an epoch, is passed
+        over.
 
     What to do
         Save the data cursor with the checkpoint, and move it past a batch on purpose, in the log.
 
     When it is wrong
         Small data sets repeat anyway, and a restart at the end of an epoch begins the data again:
-        both are passed over. Where few groups are recorded, batches may share none by chance.
+        both are passed over. Where few groups are recorded, batches may share none by chance. Data
+        that are drawn anew for each launch never come again, and nothing is amiss.
 
     References
         PyTorch documentation, StatefulDataLoader. transformers `Trainer`, `ignore_data_skip`.
@@ -81,6 +110,7 @@ class DataReplay(Detector):
     severity = Severity.WARNING
     facts_only = True
     needs = (("samples",),)
+    stage = "machine"
     caused_by = ("RESTART_DISCONTINUITY",)
 
     share: float = knob(0.5, "share of known prompts that is a replay", minimum=0.1, maximum=1)
@@ -92,38 +122,95 @@ class DataReplay(Detector):
     near_epoch = fixed(0.02, "of an epoch: a restart so close to its end begins the data again")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
-        """One finding per restart after which prompts come again."""
-        steps, half = run.sample_steps(), self.most_before // 2
+        """One finding per restart after which prompts come again, or do not come that should."""
         short = False
-        for restart in restarts(run)[:20]:
-            earlier = [step for step in steps if step < restart]
-            before = _batches(run, [*earlier[:half], *earlier[half:][-half:]])
-            after = _batches(run, [step for step in steps if step >= restart][: self.most_after])
-            if min(len(before), len(after)) < self.least_steps:
+        for step in restarts(run)[:20]:
+            at = self._around(run, step)
+            if min(len(at.before), len(at.after)) < self.least_steps:
                 short = True
-            elif _repeats(before) <= self.new and not self._new_epoch(run, restart):
-                ahead = _left_over(run, restart, self.most_before)
-                for entry in self.rules():
-                    if matches := entry.judge(self, before, after, ahead):
-                        yield self._finding(run, restart, matches, entry.variant)
+            elif _repeats(at.before) <= self.new and not self._new_epoch(run, step):
+                judged = (entry.judge(self, at) for entry in self.rules())
+                yield from itertools.islice(filter(None, judged), 1)
         if short:
             raise Inconclusive("too few recorded rollouts around a restart")
 
     @rule("replayed")
-    def _replayed(self, before: Batches, after: Batches, ahead: Batches) -> list[_Match]:
+    def _replayed(self, at: _Restart) -> Finding | None:
         """At least `share` of the prompts of several batches had been seen before the restart. A
         warning.
         """
-        matches = self._matches(after, before)
-        return matches if len(matches) >= self.least_steps else []
+        matches = self._matches(at.after, at.before)
+        if len(matches) < self.least_steps:
+            return None
+        what = (
+            f"prompts of step {matches[0].source.step:,} on come again{SINCE}, on {len(matches):,} "
+            "recorded steps"
+        )
+        return self._finding(at, matches, what, "replayed")
 
     @rule("skipped")
-    def _skipped(self, before: Batches, after: Batches, ahead: Batches) -> list[_Match]:
+    def _skipped(self, at: _Restart) -> Finding | None:
         """No batch comes again, and the first one has `share` of the prompts of a later step, which
         an earlier launch that had got further tells. A warning.
         """
-        matches = [] if self._matches(after, before) else self._matches(after[:1], ahead)
-        return [match for match in matches if match.source.step > match.batch.step]
+        if self._matches(at.after, at.before):
+            return None
+        for match in self._matches(at.after[:1], at.taken_back):
+            step, source = match.batch.step, match.source.step
+            if source > step:
+                what = (
+                    f"step {step:,} has the prompts that belong to step {source:,}: "
+                    f"{source - step:,} batches were left out"
+                )
+                return self._finding(at, [match], what, "skipped")
+        return None
+
+    @rule("lost")
+    def _lost(self, at: _Restart) -> Finding | None:
+        """Batches that an earlier launch had had from the restart on were rolled back with the
+        weights, and none of their prompts comes again, with all groups of them recorded. A warning.
+        """
+        run, back = at.run, at.taken_back
+        steps = [*at.later[: self.most_before // 2], *at.later[-self.most_before // 2 :]]
+        since = _batches(run.rollouts, sorted(set(steps)))
+        if len(back) < self.least_steps or not all(batch.whole for batch in (*back, *since)):
+            return None
+        seen = frozenset().union(*(batch.prompts for batch in since))
+        if any(batch.prompts & seen for batch in back):
+            return None
+        first, last = back[0].step, back[-1].step
+        note = "share of the prompts of this step of an earlier launch that came again"
+        return finding(
+            self,
+            Moment(since[0].step, "ongoing" if since[0].step == run.last_step else "recovered"),
+            f"After the restart at step {at.step:,}, nothing of the {len(back):,} recorded batches "
+            f"of steps {first:,} to {last:,} comes again, which were rolled back with the weights: "
+            "what set off a failure may be among them.",
+            variant="lost",
+            confidence=0.7,
+            evidence=(Evidence("samples", batch.step, 0.0, note=note) for batch in back[:5]),
+            remedies=REMEDIES,
+            samples=(*since[0].samples[:8], *back[0].samples[:8]),
+        )
+
+    def _around(self, run: RunContext, step: int) -> _Restart:
+        steps, half = run.sample_steps(), self.most_before // 2
+        earlier = [known for known in steps if known < step]
+        later = [known for known in steps if known >= step]
+        numbers = [item.number for item in run.attempts if item.first_step == step]
+        back = [known for known in run.abandoned_steps() if known >= step] if numbers else []
+
+        def taken_back(known: int) -> list[Rollout]:
+            return [item for item in run.abandoned(known) if item.attempt < numbers[0]]
+
+        return _Restart(
+            run,
+            step,
+            before=_batches(run.rollouts, [*earlier[:half], *earlier[half:][-half:]]),
+            after=_batches(run.rollouts, later[: self.most_after]),
+            taken_back=_batches(taken_back, back[: self.most_before]),
+            later=later,
+        )
 
     def _new_epoch(self, run: RunContext, restart: int) -> bool:
         """Whether the restart is at the end of an epoch."""
@@ -140,55 +227,34 @@ class DataReplay(Detector):
         )
         return [match for match in nearest if match.share >= self.share]
 
-    def _finding(
-        self, run: RunContext, restart: int, matches: list[_Match], variant: str | None
-    ) -> Finding:
+    def _finding(self, at: _Restart, matches: Sequence[_Match], what: str, variant: str) -> Finding:
         first, last = matches[0], matches[-1].batch.step
-        step, source = first.batch.step, first.source.step
-        what = (
-            f"prompts of step {source:,} on come again{SINCE}, on {len(matches):,} recorded steps"
-            if variant == "replayed"
-            else f"step {step:,} has the prompts that belong to step {source:,}: "
-            f"{source - step:,} batches were left out"
-        )
         note = "share of its prompts that step {:,} had"
         return finding(
             self,
-            Period(run, step, last, recovered=last < run.last_step),
-            f"After the restart at step {restart:,}, {what}.",
+            Period(at.run, first.batch.step, last, recovered=last < at.run.last_step),
+            f"After the restart at step {at.step:,}, {what}.",
             variant=variant,
             confidence=0.85,
             evidence=(
                 Evidence("samples", m.batch.step, m.share, note=note.format(m.source.step))
                 for m in matches[:5]
             ),
-            remedies=(
-                "save and restore the data cursor with the checkpoint",
-                "if a batch did the harm, leave it out on purpose and write that down",
-            ),
+            remedies=REMEDIES,
             samples=(*first.batch.samples[:8], *first.source.samples[:8]),
         )
 
 
-def _batches(run: RunContext, steps: Sequence[int]) -> list[_Batch]:
+def _batches(rollouts: Callable[[int], Sequence[Rollout]], steps: Sequence[int]) -> list[_Batch]:
     batches = []
     for step in steps:
-        rollouts = [item for item in run.rollouts(step) if item.prompt_id or item.prompt]
-        prompts = frozenset(item.prompt_id or str(item.prompt) for item in rollouts)
+        known = [item for item in rollouts(step) if item.prompt_id or item.prompt]
+        prompts = frozenset(item.prompt_id or str(item.prompt) for item in known)
         if prompts:
-            batches.append(_Batch(step, prompts, tuple(item.sample_id for item in rollouts)))
+            whole = all(item.capture_reason == WHOLE_BATCH for item in known)
+            samples = tuple(item.sample_id for item in known)
+            batches.append(_Batch(step, prompts, samples, whole))
     return batches
-
-
-def _left_over(run: RunContext, restart: int, most: int) -> list[_Batch]:
-    """Batches of an earlier launch beyond the last step of the one that took over."""
-    numbers = [attempt.number for attempt in run.attempts if attempt.first_step == restart]
-    beyond = [step for step in run.sample_steps() if step > restart][-most:] if numbers else []
-    return [
-        batch
-        for batch in _batches(run, beyond)
-        if any(rollout.attempt < numbers[0] for rollout in run.rollouts(batch.step)[:1])
-    ]
 
 
 def _repeats(batches: Batches) -> float:

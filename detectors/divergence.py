@@ -15,14 +15,14 @@ from rlprobe.rule import (
     SINCE,
     WHOLE,
     Judged,
+    LossKind,
     Past,
     Signal,
     Stretch,
     early,
     finding,
-    is_signed,
-    learns_by_reward,
     number,
+    training_loss,
 )
 
 
@@ -39,15 +39,18 @@ class Divergence(Detector):
         fell from 0.129 to 0.055.
 
     How it is computed
-        A likelihood loss (no rewards logged, never negative) is compared on a log scale with its
-        best level: the lowest median of `level_rows` rows of its past. The last `rows` rows must
-        all be bad: their mean is above `rise` times that level, `least_nats` higher, outside
-        `sigmas` of its scatter, and higher than the rises that the run had come back from. Where
-        that is not so, five times as many rows are tried, against the best median of five times as
-        many. Before either, a rise of 30 % and a nat is looked for: two rows are enough for it, and
-        in the first sixteen rows nothing else counts. The onset is walked back to half of `rise`.
-        The uniform guess, the logarithm of the vocabulary size, is no ceiling: a confident wrong
-        model is worse.
+        Which kind of loss it is follows from the algorithm, from what is logged beside it and from
+        its size, and is told with the finding. A likelihood loss is compared on a log scale with
+        its best level: the lowest median of `level_rows` rows of its past. The last `rows` rows
+        must all be bad: their mean is above `rise` times that level, `least_nats` higher, outside
+        `sigmas` of its scatter, and higher than the rises that the run had come back from; nothing
+        is learnt from the rise that the run ends with, however long it lasts. Where that is not so,
+        five times as many rows are tried, against the best median of five times as many. Before
+        either, a rise of 30 % and a nat is looked for: two rows are enough for it, and in the first
+        sixteen rows nothing else counts. The onset is walked back to half of `rise`. The loss of
+        pairs must also end above where it began, which is what a model knows that has learnt
+        nothing; a loss of an unknown kind must rise by a nat. The uniform guess, the logarithm of
+        the vocabulary size, is no ceiling: a confident wrong model is worse.
 
     What to do
         Restore a checkpoint from before the onset, lower the learning rate, clip the gradient. In
@@ -65,9 +68,11 @@ class Divergence(Detector):
 
     id = "DIVERGENCE"
     severity = Severity.CRITICAL
-    needs = (("loss",), ("eval/loss",), ("eval/ppl",))
+    needs = (("loss",), ("policy_loss",), ("token_accuracy",), ("eval/loss",), ("eval/ppl",))
+    stage = "loss"
     caused_by = (
         "LOSS_SPIKE",
+        "GRAD_PATHOLOGY",
         "LOSS_SCALE_COLLAPSE",
         "ADVANTAGE_NOISE",
         "POLICY_MISMATCH",
@@ -76,6 +81,7 @@ class Divergence(Detector):
         "RANK_OUTLIER",
         "RESTART_DISCONTINUITY",
         "DATA_REPLAY",
+        "PREFERENCE_COLLAPSE",
     )
 
     rise: float = knob(1.2, "times the best level", minimum=1.01)
@@ -97,17 +103,25 @@ class Divergence(Detector):
     value_times = fixed(2.0, "times its past: a value loss that agrees")
     kl_times = fixed(5.0, "times its past: a KL that agrees, if it is large")
     large_kl = fixed(1.0, "nats from which a KL is large")
+    step_rows = fixed(24, "rows before and after an onset in which a step is looked for")
+    step_past = fixed(8, "rows that must lie before a step")
+    step_share = fixed(0.75, "part of a rise, in one row and for good, that makes it a step")
+    lost_share = fixed(0.2, "part of its best that a token accuracy has lost")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """The rise that the run ends with, in evaluations and in training."""
         held_out = _held_out(run)
         yield from self._evaluation(held_out)
-        loss = Signal.logged(run, "loss")
-        if loss is not None:
-            loss.require(3)
-            yield from self._signed(loss) if is_signed(loss) else self._likelihood(loss)
-        elif not held_out:
+        loss = training_loss(run)
+        risen = [] if loss is None else list(self._training(loss))
+        yield from risen or self._accuracy(run, loss)
+        if loss is None and not held_out and "token_accuracy" not in run.names():
             raise Inconclusive("no training loss, and fewer than two evaluations")
+
+    def _training(self, loss: Signal) -> Iterator[Finding]:
+        loss.require(3)
+        kind = LossKind.of(loss)
+        yield from self._signed(loss, kind) if kind.signed else self._unsigned(loss, kind)
 
     @rule("evaluation")
     def _evaluation(self, held_out: list[Signal]) -> Iterator[Finding]:
@@ -122,17 +136,35 @@ class Divergence(Detector):
                 return
 
     @rule(None)
-    def _likelihood(self, loss: Signal) -> Iterator[Finding]:
+    def _unsigned(self, loss: Signal, kind: LossKind) -> Iterator[Finding]:
         """The loss ends above its best level: by much on two rows, or by `rise` on more."""
         for best, bad, rows in self._attempts(loss):
+            high = bad & (loss.values > kind.least(loss, best.level))
             departed = best.rise > math.log(self.rise) / 2
-            stretch = _at_end(Judged(loss, bad, departed, best.level), rows)
+            stretch = _at_end(Judged(loss, high, departed, best.level), rows)
             if stretch is not None:
-                yield self._finding(stretch)
+                yield self._finding(self._from_step(stretch, best.scaled), kind)
                 return
 
+    @rule("accuracy")
+    def _accuracy(self, run: RunContext, loss: Signal | None) -> Iterator[Finding]:
+        """Where the loss shows nothing, the last `rows` rows of the token accuracy have all lost
+        more than a fifth of the best median of sixteen rows, and `sigmas` of its scatter, while the
+        loss rose or is not known. A warning.
+        """
+        accuracy = Signal.logged(run, "token_accuracy", above=0)
+        if accuracy is None or len(accuracy) < 2 * self.signed_rows:
+            return
+        best = accuracy.best_level(self.level_rows, warmup=self.signed_rows)
+        lost = best.level - accuracy.values
+        bad = best.lost(self.lost_share) & (lost > self.sigmas * stats.noise(accuracy.values))
+        stretch = _at_end(Judged(accuracy, bad, level=best.level), self.rows)
+        rose = stretch is not None and (loss is None or stretch.beside(loss.metric).rose())
+        if stretch is not None and rose:
+            yield self._forgot(stretch)
+
     @rule("signed")
-    def _signed(self, loss: Signal) -> Iterator[Finding]:
+    def _signed(self, loss: Signal, kind: LossKind) -> Iterator[Finding]:
         """The loss of a policy gradient is signed and has no ratio: its last `rows` rows must be
         outside `sigmas` of its own scatter, while the median of the gradient norm, the value loss
         or the KL is some times what it was before. Critical.
@@ -144,7 +176,7 @@ class Divergence(Detector):
         bad = past.above(sigmas=self.sigmas, floor=self.least_std)
         stretch = _at_end(Judged(loss, bad, level=past.level), self.rows)
         if stretch is not None and self._agreed(stretch):
-            yield self._finding(stretch, "signed")
+            yield self._finding(stretch, kind, "signed")
 
     # --- a likelihood loss ------------------------------------------------------------------------
 
@@ -175,25 +207,54 @@ class Divergence(Detector):
     def _sure(self, loss: Signal, best: Past) -> stats.BoolArray:
         """Rows of a rise so large that two of them are enough."""
         large = best.times(self.sure_rise) & (loss.values - best.level > self.sure_nats)
-        std = np.fmax(stats.scatter(best.scaled), self.sure_std)
-        return large & self._unusual(loss, best.rise, std)
+        return large & self._unusual(loss, best, best.rise, self.sure_std, 1)
 
     def _lasting(self, loss: Signal, best: Past, rows: int, unknown: int) -> stats.BoolArray:
         """Rows up to which the mean is too high; a mean scatters less than a row."""
         up = stats.rolling_mean(best.scaled, rows) - best.center
         nats = stats.rolling_mean(loss.values, rows) - best.level
         large = (up > math.log(self.rise)) & (nats > self.least_nats)
-        std = np.fmax(stats.scatter(best.scaled), self.least_std) / math.sqrt(rows)
-        return large & self._unusual(loss, up, std) & ~early(unknown, len(loss))
+        large &= ~early(unknown, len(loss))
+        return large & self._unusual(loss, best, up, self.least_std, rows)
 
     def _unusual(
-        self, loss: Signal, up: stats.FloatArray, std: stats.FloatArray
+        self, loss: Signal, best: Past, up: stats.FloatArray, least: float, rows: int
     ) -> stats.BoolArray:
-        """Where a rise is more than scatter, and more than those that the run came back from."""
-        ups = loss.with_values(up)
-        before = ups.past(above=self._band(up), warmup=self.early_rows, window=WHOLE)
-        result: stats.BoolArray = (up > self.sigmas * std) & ~before.within(self.usual_sigmas)
-        return result
+        """Where a rise is more than scatter, and more than those that the run came back from.
+
+        The rise that the run ends with is no part of what it is measured by.
+        """
+        std = np.fmax(stats.scatter(best.scaled), least)
+        since = self._risen_since(best, rows)
+        ending = np.arange(len(loss)) >= since
+        if since >= self.early_rows:
+            std[since:] = std[since]
+        else:
+            ending[:] = False  # too little is known before it to leave it out
+        before = loss.with_values(up).past(
+            above=self._band(up), warmup=self.early_rows, window=WHOLE, without=ending
+        )
+        result: stats.BoolArray = up > self.sigmas * std / math.sqrt(rows)
+        return result & ~before.within(self.usual_sigmas)
+
+    def _risen_since(self, best: Past, rows: int) -> int:
+        """First row after which means of so many rows stay above half of `rise`, to the end."""
+        up = stats.rolling_mean(best.scaled, rows) - best.center
+        low = np.flatnonzero(~(up > math.log(self.rise) / 2))
+        return max(0, int(low[-1]) + 2 - rows) if len(low) else 0
+
+    def _from_step(self, stretch: Stretch, scaled: stats.FloatArray) -> Stretch:
+        """The same from the row of the step, where the rise is one; else from where it began."""
+        reach = self.step_rows
+        first, last = max(0, stretch.start - reach), min(stretch.sure + reach, stretch.end) + 1
+        step = first + (stats.change_point(scaled[first:last]) or 0)
+        if step < first + self.step_past:
+            return stretch
+        before, later = stats.median(scaled[first:step]), stats.median(scaled[step:last])
+        at_once = stats.median(scaled[step:][:3])
+        sharp = at_once - before > self.step_share * (later - before) > 0
+        began = stats.descent_onset(-scaled, min(stretch.sure + self.step_past, stretch.end))
+        return stretch.starting(step if sharp else min(began, stretch.start))
 
     # --- a signed loss ----------------------------------------------------------------------------
 
@@ -211,23 +272,39 @@ class Divergence(Detector):
 
     # --- findings ---------------------------------------------------------------------------------
 
-    def _finding(self, stretch: Stretch, variant: str | None = None) -> Finding:
+    def _finding(self, stretch: Stretch, kind: LossKind, variant: str | None = None) -> Finding:
         level, now = stretch.onset_level, stats.median(stretch.values[-20:])
         return finding(
             self,
             stretch,
-            f"The loss rose from {number(level)} to {number(now)}{SINCE} and stays there"
-            f"{_meaning(level, now, variant)}.",
+            f"The {stretch.signal.metric.replace('_', ' ')} rose from {number(level)} to "
+            f"{number(now)}{SINCE} and stays there{_meaning(level, now, kind)}.",
             variant=variant,
             confidence=0.9 if len(stretch) >= 8 else 0.75,
             evidence=(
                 stretch.at_onset(level),
                 stretch.at_top(level),
                 stretch.in_all(now, level, "median of the last rows"),
-                *(
-                    stretch.beside(metric, rows=None, unsigned=True).evidence()
-                    for metric in ("grad_norm", "kl_mean", "value_loss", "loss_scale")
-                ),
+                *(stretch.beside(metric, rows=None, unsigned=True).evidence() for metric in BESIDE),
+                *(stretch.beside(metric).evidence() for metric in ACCURACIES),
+                kind.evidence(stretch.signal),
+            ),
+            remedies=_cures(stretch),
+        )
+
+    def _forgot(self, stretch: Stretch) -> Finding:
+        level = stretch.onset_level
+        return finding(
+            self,
+            stretch,
+            f"The token accuracy fell from {number(level)} to {number(stretch.usual)}{SINCE} and "
+            "stays there.",
+            variant="accuracy",
+            severity=Severity.WARNING,
+            evidence=(
+                stretch.at_onset(level),
+                stretch.in_all(stretch.usual, level, "median since, against its best"),
+                stretch.beside("loss").evidence(),
             ),
             remedies=_cures(stretch),
         )
@@ -254,11 +331,15 @@ class Divergence(Detector):
         )
 
 
+BESIDE = ("grad_norm", "kl_mean", "value_loss", "loss_scale")
+ACCURACIES = ("token_accuracy", "preference_accuracy", "preference_margin")
+
+
 def _held_out(run: RunContext) -> list[Signal]:
     """Likelihood losses on held-out data, in nats, that were evaluated twice or more."""
-    if learns_by_reward(run):
-        return []
     loss, perplexity = (Signal.logged(run, metric, above=0) for metric in ("eval/loss", "eval/ppl"))
+    if any(item and LossKind.of(item).signed for item in (loss, perplexity)):
+        return []
     if perplexity is not None:
         perplexity = perplexity.with_values(stats.logs(perplexity.values, 1e-6))
     return [signal for signal in (loss, perplexity) if signal is not None and len(signal) > 1]
@@ -269,9 +350,11 @@ def _at_end(judged: Judged, rows: int) -> Stretch | None:
     return judged.runs(gap=1, slack=1)[-1] if judged.bad[-rows:].all() else None
 
 
-def _meaning(level: float, now: float, variant: str | None) -> str:
-    if variant == "signed":
+def _meaning(level: float, now: float, kind: LossKind) -> str:
+    if kind.signed:
         return "; other metrics left their level with it"
+    if not kind.tokens:
+        return ""
     before, after = number(math.exp(-level)), number(math.exp(-min(now, 700.0)))
     return f": the typical probability of the right token went from {before} to {after}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,7 +10,22 @@ import numpy as np
 from rlprobe import stats
 from rlprobe.detector import Detector, Inconclusive, RunContext, fixed, knob, rule
 from rlprobe.findings import Evidence, Finding, Severity
-from rlprobe.rule import SINCE, Best, Judged, Signal, Stretch, finding, number, restore
+from rlprobe.rule import (
+    SINCE,
+    Best,
+    Judged,
+    Shift,
+    Signal,
+    Stretch,
+    finding,
+    from_drift,
+    near_top,
+    number,
+    restore,
+    shifts,
+    still_gains,
+    told_change,
+)
 
 
 class EntropyCollapse(Detector):
@@ -17,7 +33,7 @@ class EntropyCollapse(Detector):
 
     What it detects
         An entropy that is low while the reward is far below the best level of the run, or of which
-        next to nothing is left, whatever the reward.
+        next to nothing is left, whatever the reward; or one that halves from one row to the next.
 
     Why it matters
         Without entropy all rollouts of a group are the same, so no group gives a gradient: what the
@@ -25,8 +41,10 @@ class EntropyCollapse(Detector):
 
     How it is computed
         Against the median of the run's first `start_rows` rows; most of five rows in a row must be
-        low. The onset is walked back to where the entropy left `usual_share` of its start. The best
-        level of the reward is the highest median of sixteen rows so far.
+        low. The onset is walked back to where the entropy left `usual_share` of its start, or, if
+        the fall took more than a few rows, to the bend at which it set in. The best level of the
+        reward is the highest median of sixteen rows so far. The task is solved where the reward is
+        near the highest that it can be; near the best of its run is not enough.
 
     What to do
         Restore a checkpoint from before the onset. Raise the entropy bonus, the upper clip range or
@@ -46,6 +64,7 @@ class EntropyCollapse(Detector):
     id = "ENTROPY_COLLAPSE"
     severity = Severity.WARNING
     needs = (("entropy",),)
+    stage = "policy"
     caused_by = (
         "REWARD_HACKING",
         "GRAD_PATHOLOGY",
@@ -64,27 +83,32 @@ class EntropyCollapse(Detector):
     start_rows = fixed(8, "rows that the start is taken from")
     usual_share = fixed(0.6, "times the start: below it the entropy has left its usual range")
     sigmas = fixed(2, "robust standard deviations off the best level that are its scatter")
+    halved = fixed(0.5, "times the level before, at one row and for good")
     least_std = fixed(0.05, "of the reward's best level: no reward is steadier")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
-        """One finding per stretch of low entropy."""
+        """One finding per stretch of low entropy, then jumps of the level elsewhere."""
         entropy = Signal.of(run, "entropy", minimum=self.points)
         start = stats.median(entropy.values[: self.start_rows])
         if start <= 0:
             raise Inconclusive("entropy: 0 or below from the start, nothing to compare with")
-        if not (entropy.values < max(self.low, self.share) * start).any():
-            return
+        reported = np.zeros(len(entropy), dtype=np.bool_)
+        if (entropy.values < max(self.low, self.share) * start).any():
+            for stretch, variant in self._low(entropy, start):
+                reported[stretch.rows] = True
+                yield self._finding(stretch, start, variant)
+        yield from self._shift(entropy, reported)
+
+    def _low(self, entropy: Signal, start: float) -> Iterator[tuple[Stretch, str]]:
+        """Stretches of low entropy, with the rule that says so."""
         reward = entropy.with_values(stats.finite(entropy.beside("reward_mean")))
-        best = reward.best_level()
-        fallen = self._reward_fell(entropy, start, best)
+        fallen = self._reward_fell(entropy, start, reward.best_level())
         bad = fallen | self._deterministic(entropy, start)
         departed = entropy.values < self.usual_share * start
-        for stretch in Judged(entropy, bad, departed).persistent(slack=1):
-            variant = "reward_fell" if fallen[stretch.core].mean() > 0.5 else "deterministic"
-            near_best = reward.values >= best.level - self._scatter(best)
-            solved = variant == "deterministic" and near_best[stretch.core].mean() > 0.5
-            now = stats.median(reward.values[stretch.core])
-            yield self._finding(stretch, start, variant, now, solved=solved)
+        low = Judged(entropy, bad, departed).persistent(slack=1)
+        for stretch in from_drift(low, entropy.values, down=True):
+            fell = fallen[stretch.core].mean() > 0.5
+            yield stretch, "reward_fell" if fell else "deterministic"
 
     @rule("reward_fell")
     def _reward_fell(self, entropy: Signal, start: float, best: Best) -> stats.BoolArray:
@@ -97,46 +121,87 @@ class EntropyCollapse(Detector):
 
     @rule("deterministic")
     def _deterministic(self, entropy: Signal, start: float) -> stats.BoolArray:
-        """The entropy is below `share` times the start, whatever the reward. A warning; info while
-        the reward is near its best: then the task is solved.
+        """The entropy is below `share` times the start, whatever the reward. A warning; info where
+        the task is solved, or the reward still grows.
         """
         result: stats.BoolArray = entropy.values < self.share * start
         return result
+
+    @rule("shift")
+    def _shift(self, entropy: Signal, reported: stats.BoolArray) -> Iterator[Finding]:
+        """The level falls from one row to the next and for good, by far more than it ever moved.
+        A warning below `halved` of the level before, if no event of the run
+        tells of a change there and the reward does not grow by it; otherwise info.
+        """
+        least = -math.log(self.usual_share + (1 - self.usual_share) / 2)
+        for shift in shifts(entropy, log=1e-9, least=least):
+            if not shift.up and shift.lasts and shift.before > 0 and not reported[shift.row]:
+                yield self._shift_finding(shift)
 
     def _scatter(self, best: Best) -> stats.FloatArray:
         std = np.maximum(best.robust_std, self.least_std * np.abs(best.level))
         scatter: stats.FloatArray = self.sigmas * std
         return scatter
 
-    def _finding(
-        self, stretch: Stretch, start: float, variant: str, reward: float, *, solved: bool
-    ) -> Finding:
+    def _finding(self, stretch: Stretch, start: float, variant: str) -> Finding:
         low = stats.median(stretch.signal.values[stretch.core])
+        reward = stats.median(stretch.signal.beside("reward_mean")[stretch.core])
         beside = f", with a reward of {number(reward)}" if np.isfinite(reward) else ""
+        fell = variant == "reward_fell"
+        solved = not fell and near_top(stretch)
+        harmless = solved or (not fell and still_gains(stretch))
         return finding(
             self,
             stretch,
             f"Entropy fell to {number(low)}, {low / start:.2%} of its start of {number(start)},"
             f"{SINCE}{beside}.",
             variant=variant,
-            severity=Severity.INFO if solved else Severity.WARNING,
-            confidence=0.85 if variant == "reward_fell" else 0.7,
+            severity=Severity.INFO if harmless else Severity.WARNING,
+            confidence=0.85 if fell else 0.7,
             evidence=(
                 stretch.at_onset(start),
-                stretch.in_all(low, start, "median since, against the start"),
-                stretch.in_all(
-                    low / start, self.low if solved else self.share, "share of the start"
-                ),
-                Evidence("reward_mean", None, reward, note="median since")
+                stretch.in_all(low, start, "median while it is low, against the start"),
+                stretch.in_all(low / start, self.low if fell else self.share, "share of the start"),
+                Evidence("reward_mean", None, reward, note="median while it is low")
                 if np.isfinite(reward)
                 else None,
             ),
             remedies=("use harder prompts, or stop here: the policy has settled",)
             if solved
-            else (
-                restore(stretch.first),
-                "raise the entropy bonus, the upper clip range or the sampling temperature",
-                "read the completions: one text that always wins points to the reward function",
-                "lower the learning rate",
+            else _remedies(stretch.first),
+        )
+
+    def _shift_finding(self, shift: Shift) -> Finding:
+        stretch = shift.stretch
+        reward, cause = stretch.beside("reward_mean"), told_change(shift.signal.run, shift.step)
+        harmful = shift.after < self.halved * shift.before and not cause and not reward.rose(1)
+        why = f" ({cause})" if cause else ""
+        return finding(
+            self,
+            stretch,
+            f"Entropy went from {number(shift.before)} to {number(shift.after)} nats in one "
+            f"row{SINCE}{why}, and stays.",
+            variant="shift",
+            severity=Severity.WARNING if harmful else Severity.INFO,
+            confidence=0.75,
+            evidence=(
+                stretch.at_onset(shift.before),
+                stretch.in_all(
+                    shift.after, shift.before, "median of the next rows, against before"
+                ),
+                reward.evidence(),
+            ),
+            remedies=(
+                "check what changed there: sampling temperature, prompts, weights, learning rate",
+                *_remedies(shift.step),
             ),
         )
+
+
+def _remedies(step: int) -> tuple[str, ...]:
+    return (
+        restore(step),
+        "raise the entropy bonus, the upper clip range or the sampling temperature",
+        "read the completions: one text that always wins points to the reward function",
+        "lower the learning rate",
+    )

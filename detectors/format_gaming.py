@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,42 +11,58 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
+from rlprobe.detector import (
+    Detector,
+    Evidence,
+    Finding,
+    Rollout,
+    RunContext,
+    Severity,
+    fixed,
+    knob,
+    rule,
+)
 from rlprobe.rule import (
+    SINCE,
     Judged,
     Levels,
     Period,
-    Signal,
+    Sampled,
+    SampledEpisode,
+    Shown,
+    Sides,
     Stretch,
     finding,
-    is_auxiliary,
-    is_task,
+    groups,
     known,
     number,
     sampled_steps,
+    sides,
     stretch_from,
+    unpicked,
 )
 
 FAMILY = "reward_component/"
 TASK_NOTE = "task reward: median of the episode against the median before"
 AUXILIARY_NOTE = "auxiliary reward: median of it"
+CHANGED = ", since the curriculum changed"
 PAID_EMPTY = "share paid for an empty answer"
 EMPTY_ANSWER = re.compile(r"<answer>\s*</answer>|\\boxed\{\s*\}|<solution>\s*</solution>")
 
 
 @dataclass(frozen=True, slots=True)
-class _Rewards:
-    """Task and auxiliary reward, one entry per row, with the names of their components."""
+class _Earned:
+    """What the rollouts of a step earned, one entry per rollout.
 
-    task: Signal
+    Attributes:
+        group: the number of each one's group.
+        task, auxiliary: the two sides of its reward.
+    """
+
+    rollouts: Sequence[Rollout]
+    group: stats.IntArray
+    task: stats.FloatArray
     auxiliary: stats.FloatArray
-    task_names: Sequence[str]
-    auxiliary_names: Sequence[str]
-
-    @property
-    def help(self) -> Signal:
-        """The auxiliary reward as a signal."""
-        return self.task.with_values(self.auxiliary)
 
 
 class FormatGaming(Detector):
@@ -53,7 +70,8 @@ class FormatGaming(Detector):
 
     What it detects
         The part of the reward that was meant as help (format, tags, length, language) is earned,
-        while the part for the task is at zero or has fallen; and full reward for an empty answer.
+        while the part for the task is at zero or has fallen, over all rollouts or in most groups;
+        and full reward for an empty answer.
 
     Why it matters
         The total still looks fine. The policy has found what is cheap, and optimises that: the
@@ -81,7 +99,14 @@ class FormatGaming(Detector):
     id = "FORMAT_GAMING"
     severity = Severity.WARNING
     needs = ((f"{FAMILY}*",), ("samples",))
-    caused_by = ("REWARD_COLLAPSE", "KL_BLOWUP", "ENTROPY_COLLAPSE", "RESTART_DISCONTINUITY")
+    stage = "reward"
+    caused_by = (
+        "ZERO_VARIANCE",
+        "REWARD_COLLAPSE",
+        "KL_BLOWUP",
+        "ENTROPY_COLLAPSE",
+        "RESTART_DISCONTINUITY",
+    )
 
     rows: int = knob(10, "rows in a row without task reward", unit="rows", minimum=3)
 
@@ -105,20 +130,25 @@ class FormatGaming(Detector):
     solved = fixed(0.8, "task reward from which on there is little left to learn")
     empty = fixed(0.5, "share of the rollouts of a step that are paid for an empty answer")
     rollouts = fixed(4, "rollouts with a reward that a step needs")
+    most = fixed(0.6, "share of the groups of a step that is most of them")
+    few = fixed(0.3, "share of such groups up to which there were few")
+    steps = fixed(3, "recorded steps of such groups that are told once they have passed")
+    nearly_all = fixed(0.75, "share of a group that is paid the auxiliary reward")
     rows_read = fixed(20_000, "rows, evenly spread, that tell the best of a reward")
     steps_read = fixed(60, "recorded steps that are read, evenly spread")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Rollouts first, then components."""
         yield from self._paid_empty(run)
-        rewards = self._rewards(run)
+        yield from self._farmed(run)
+        rewards = Sides.of(run, self._the_dead)
         if rewards is not None:
             rewards.task.require(self.points)
             broken = [*self._task_dead(rewards)] or [*self._task_fell(rewards)]
             yield from broken or self._form_alone(rewards)
 
     @rule("task_dead")
-    def _task_dead(self, rewards: _Rewards) -> Iterator[Finding]:
+    def _task_dead(self, rewards: Sides) -> Iterator[Finding]:
         """At least `rows` rows in a row without task reward while the auxiliary reward is at half
         its best or more. If the task was never earned, the auxiliary reward must have been learnt,
         and the state must last to the end.
@@ -142,7 +172,7 @@ class FormatGaming(Detector):
         return bool(usual_top <= self.nothing * best and at_start < self.learnt * best)
 
     @rule("task_fell")
-    def _task_fell(self, rewards: _Rewards) -> Iterator[Finding]:
+    def _task_fell(self, rewards: Sides) -> Iterator[Finding]:
         """The run falls into two parts by the level of the task reward: in the second it is at most
         half of what it was, and nearly always below all that was usual. The auxiliary reward rose.
         """
@@ -162,7 +192,7 @@ class FormatGaming(Detector):
             yield self._finding(rewards, stretch_from(rewards.task, cut), "task_fell")
 
     @rule("form_alone")
-    def _form_alone(self, rewards: _Rewards) -> Iterator[Finding]:
+    def _form_alone(self, rewards: Sides) -> Iterator[Finding]:
         """The auxiliary reward rose to its best and stayed there for `top_rows` rows, while the
         task reward is next to nothing, or stands where it was before that. Info, and a warning from
         `lasting_top` rows on.
@@ -228,31 +258,93 @@ class FormatGaming(Detector):
         ]
         return len(empty) / len(paid), empty
 
-    def _rewards(self, run: RunContext) -> _Rewards | None:
-        """The two sides of the reward, or None where they cannot be told apart."""
-        columns = [run.series(name) for name in run.names(FAMILY)]
-        logged = [column for column in columns if column is not None]
-        if len(logged) < 2:
-            return None
-        steps = max((column.steps for column in logged), key=len)
-        values = {column.name: stats.finite(stats.at_steps(column, steps)) for column in logged}
-        task, auxiliary = self._sides(values)
-        if not task or not auxiliary:
-            return None
-        total = Signal(run, task[0], steps, _total(values, task))
-        return _Rewards(total, _total(values, auxiliary), task, auxiliary)
+    @rule("farmed")
+    def _farmed(self, run: RunContext) -> Iterator[Finding]:
+        """In most of the recorded groups no answer is right and nearly all are paid the auxiliary
+        reward, where that was so in few before. Most of three recorded steps in a row must be so.
+        Info where the curriculum has just changed.
+        """
+        earned = functools.cache(functools.partial(self._earned, run))
+        steps = sampled_steps(run.sample_steps(), self.steps_read)
+        read = [step for step in map(earned, steps) if step is not None]
+        if not read:
+            return
+        task = np.concatenate([step.task for step in read])
+        top = float(np.concatenate([step.auxiliary for step in read]).max())
+        none = float(task.min() + self.nothing * np.ptp(task))
+        if not top > 0 or not task.max() > none:
+            return
+        sampled = Sampled.of(run, lambda step: self._shown(earned(step), none, self.live * top))
+        usual = sampled.shares.past(above=self.few, warmup=2).level
+        bad = (sampled.shares.values >= self.most) & (usual <= self.few)
+        for episode in sampled.episodes(bad, self.most):
+            if len(episode.shown) >= self.steps or not episode.period.recovered:
+                yield self._by_groups(episode)
 
-    def _sides(self, values: Mapping[str, stats.FloatArray]) -> tuple[list[str], list[str]]:
-        """Names of the task components and of the auxiliary ones."""
-        auxiliary = [name for name in values if is_auxiliary(name)]
-        rest = [name for name in values if name not in auxiliary]
-        task = [name for name in rest if is_task(name)]
-        if task:
-            return task, auxiliary or [name for name in rest if name not in task]
-        if auxiliary:
-            return rest, auxiliary
+    def _shown(self, earned: _Earned | None, none: float, paid: float) -> Shown | None:
+        """The share of groups without a right answer that are paid all the same."""
+        if earned is None:
+            return None
+        size = np.bincount(earned.group)
+        right = np.bincount(earned.group, earned.task > none)
+        helped = np.bincount(earned.group, earned.auxiliary >= paid)
+        farmed = (right == 0) & (helped >= self.nearly_all * size)
+        chosen = farmed[earned.group]
+        bad = [item for item, there in zip(earned.rollouts, chosen, strict=True) if there]
+        first = (bad or earned.rollouts)[0].group_id
+        group = [item for item in earned.rollouts if item.group_id == first]
+        return Shown(group[0].step, float(farmed.mean()), bad, group)
+
+    def _earned(self, run: RunContext, step: int) -> _Earned | None:
+        """What the groups of a step earned, by the two sides of their rewards; None if unknown."""
+        by_group = [
+            group
+            for group in groups(unpicked(run.rollouts(step))).values()
+            if len(group) > 1 and all(item.reward_components for item in group)
+        ]
+        members = [item for group in by_group for item in group]
+        task, auxiliary = sides(dict.fromkeys(key for i in members for key in i.reward_components))
+        if len(by_group) < 2 or not task or not auxiliary:
+            return None
+        both = [
+            np.array(
+                [sum(item.reward_components.get(key, 0.0) for key in keys) for item in members]
+            )
+            for keys in (task, auxiliary)
+        ]
+        numbers = np.repeat(np.arange(len(by_group)), [len(group) for group in by_group])
+        finite = np.isfinite(both).all()
+        return _Earned(members, numbers, *both) if finite else None
+
+    def _by_groups(self, episode: SampledEpisode) -> Finding:
+        period, before = episode.period, episode.before
+        since = -1 if before is None else before.step
+        changed = any(
+            event.step is not None and since < event.step <= period.first
+            for event in period.run.events("curriculum_changed")
+        )
+        return finding(
+            self,
+            period,
+            f"In {episode.share:.0%} of the recorded groups{SINCE} no answer is right and nearly "
+            f"all are paid the auxiliary reward{CHANGED if changed else ''}.",
+            variant="farmed",
+            severity=Severity.INFO if changed else Severity.WARNING,
+            confidence=episode.confidence,
+            evidence=episode.evidence("share of groups"),
+            remedies=(
+                "read the linked group: are its answers wrong, or does the verifier fail them?",
+                "pay the auxiliary reward only where the answer is right "
+                "(rlprobe.guards.gated_reward)",
+                "if the data became harder: mix in easier problems, or more rollouts per prompt",
+            ),
+            samples=episode.samples,
+        )
+
+    def _the_dead(self, values: Mapping[str, stats.FloatArray]) -> list[str]:
+        """The one component that had been earned and died, where no name tells the task."""
         dead = [name for name in values if self._died(values[name])]
-        return (dead, [name for name in values if name not in dead]) if len(dead) == 1 else ([], [])
+        return dead if len(dead) == 1 else []
 
     def _died(self, values: stats.FloatArray) -> bool:
         logged = values[np.isfinite(values)]
@@ -261,13 +353,14 @@ class FormatGaming(Detector):
 
     def _finding(
         self,
-        rewards: _Rewards,
+        rewards: Sides,
         stretch: Stretch,
         variant: str,
         severity: Severity = Severity.WARNING,
     ) -> Finding:
         task, auxiliary = rewards.task_names, rewards.auxiliary_names
-        before, usual = stretch.before(), stretch.usual
+        rows = self.lasting if variant == "form_alone" else None
+        before, usual = stretch.before(rows), stretch.usual
         paid = stats.median(rewards.auxiliary[stretch.rows])
         was = "" if math.isnan(before) else f", {number(before)} before"
         return finding(
@@ -279,7 +372,7 @@ class FormatGaming(Detector):
             severity=severity,
             confidence=0.8 if variant == "task_dead" else 0.6,
             evidence=(
-                Evidence(task[0], stretch.first, usual, known(before), note=TASK_NOTE),
+                Evidence(task[0], None, usual, known(before), note=TASK_NOTE),
                 Evidence(auxiliary[0], None, paid, note=AUXILIARY_NOTE),
             ),
             remedies=(
@@ -290,11 +383,6 @@ class FormatGaming(Detector):
             ),
             metrics=(*task, *auxiliary),
         )
-
-
-def _total(values: Mapping[str, stats.FloatArray], names: Sequence[str]) -> stats.FloatArray:
-    total: stats.FloatArray = np.sum([values[name] for name in names], axis=0)
-    return total
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -9,14 +9,26 @@ import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import Detector, Evidence, Finding, RunContext, Severity, fixed, knob, rule
-from rlprobe.rule import SINCE, Judged, Signal, Stretch, factor, finding
+from rlprobe.rule import (
+    SINCE,
+    Judged,
+    Period,
+    RankGrid,
+    Signal,
+    Stretch,
+    factor,
+    finding,
+    listed,
+    together,
+)
 
 
 class KVCachePressure(Detector):
     """The KV cache of the inference engine climbs towards exhaustion.
 
     What it detects
-        A cache use that climbs to the top and stays there, or has been there from the start.
+        A cache use that climbs to the top and stays there, or has been there from the start; and
+        the same on a few ranks while the others have room.
 
     Why it matters
         A full cache makes the engine pre-empt requests and compute them again: throughput falls by
@@ -42,7 +54,8 @@ class KVCachePressure(Detector):
     id = "KV_CACHE_PRESSURE"
     severity = Severity.CRITICAL
     facts_only = True
-    needs = (("kv_cache_usage",),)
+    needs = (("kv_cache_usage",), ("ranks", "kv_cache_usage"))
+    stage = "rollout"
     caused_by = (
         "LENGTH_EXPLOSION",
         "TRUNCATION",
@@ -63,17 +76,24 @@ class KVCachePressure(Detector):
     longer = fixed(1.2, "growth of the completions that is named as the likely reason")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
-        """One finding per stretch at the top."""
+        """One finding per stretch at the top: of single ranks, then of the engine as a whole."""
+        yield from self._single(run)
+        if run.series("kv_cache_usage") is None:
+            return
         use = Signal.of(run, "kv_cache_usage", minimum=self.points)
-        if use.values.max() > self.percent:
+        for stretch, before in self._at_the_top(use, float(use.values.max())):
+            for variant, holds in (("climbing", self._climbing), ("chronic", self._chronic)):
+                if holds(stretch, before):
+                    yield self._finding(stretch, before, variant)
+
+    def _at_the_top(self, use: Signal, highest: float) -> Iterator[tuple[Stretch, float]]:
+        """Stretches near the top, and the use before each; NaN where there is no past."""
+        if highest > self.percent:
             use = use.with_values(use.values / 100)
         past = use.past(above=self.rise, warmup=3)
         departed = past.above(sigmas=2, floor=self.least_std)
         for stretch in Judged(use, use.values >= self.usage, departed).persistent():
-            before = float(past.center[stretch.start])
-            for entry in self.rules():
-                if entry.judge(self, stretch, before):
-                    yield self._finding(stretch, before, entry.variant)
+            yield stretch, float(past.center[stretch.start])
 
     @rule("climbing")
     def _climbing(self, stretch: Stretch, before: float) -> bool:
@@ -84,6 +104,58 @@ class KVCachePressure(Detector):
     def _chronic(self, _: Stretch, before: float) -> bool:
         """Near the top from the first rows on, so that there is no past. Info."""
         return math.isnan(before)
+
+    @rule("ranks")
+    def _single(self, run: RunContext) -> Iterator[Finding]:
+        """The cache of single ranks, at most half of them where a mean is logged, is near the top
+        after it had been lower by `rise` or more. Those that overlap are one finding. A warning.
+        """
+        by_rank = run.rank_series("kv_cache_usage")
+        grid = RankGrid.of(run, "kv_cache_usage", by_rank) if len(by_rank) > 1 else None
+        if grid is None:
+            return
+        highest = np.nanmax(grid.values, axis=0, initial=-np.inf)
+        climbed: list[Stretch] = []
+        for column in np.flatnonzero(highest >= self.usage).tolist():
+            use = grid.of_rank(column)
+            use = use.where(np.isfinite(use.values))
+            found = self._at_the_top(use, float(highest.max()))
+            climbed += [stretch for stretch, before in found if self._climbing(stretch, before)]
+        most = len(grid.ranks) // (1 if run.series("kv_cache_usage") is None else 2)
+        climbed.sort(key=lambda stretch: stretch.first)
+        for group in together(climbed, run.interval):
+            ranks = sorted({stretch.signal.rank or 0 for stretch in group})
+            if len(ranks) <= most:
+                yield self._of_ranks(grid, group, ranks)
+
+    def _of_ranks(self, grid: RankGrid, group: list[Stretch], ranks: list[int]) -> Finding:
+        period = Period.over(group)
+        top = max(float(stretch.values.max()) for stretch in group)
+        mean = stats.median(_means(grid, period)) / (
+            100 if np.nanmax(grid.values) > self.percent else 1
+        )
+        plural = "s" if len(ranks) > 1 else ""
+        return finding(
+            self,
+            period,
+            f"The KV cache of rank{plural} {listed(ranks)} of {len(grid.ranks)} is up to {top:.0%} "
+            f"full{SINCE}, while the mean over ranks is {mean:.0%}.",
+            variant="ranks",
+            severity=Severity.WARNING,
+            confidence=0.85,
+            evidence=(
+                *(stretch.at_onset(stretch.before(), "onset, before") for stretch in group[:8]),
+                Evidence("kv_cache_usage", None, top, note="highest use of one of them"),
+                Evidence("kv_cache_usage", None, mean, note="median of the mean over ranks"),
+            ),
+            remedies=(
+                f"look at the requests of rank {listed(ranks)}: long prompts, completions that run "
+                "on, or an uneven load",
+                "spread the requests by their length, not by their number",
+                "cap the tokens of each request, not only of the batch",
+            ),
+            ranks=ranks,
+        )
 
     def _finding(self, stretch: Stretch, before: float, variant: str | None) -> Finding:
         climbing = variant == "climbing"
@@ -103,7 +175,7 @@ class KVCachePressure(Detector):
             evidence=(
                 stretch.at_onset(before, "onset, against the run's own past"),
                 stretch.in_all(top, None, "highest use"),
-                _longer(stretch.first, growth) if grew else None,
+                _longer(growth) if grew else None,
             ),
             remedies=(
                 "cap the tokens of each request, not only of the batch",
@@ -123,5 +195,13 @@ class KVCachePressure(Detector):
         return after / before if before > 0 else math.nan
 
 
-def _longer(first: int, growth: float) -> Evidence:
-    return Evidence("completion_length_mean", first, growth, 1.0, note="times as long as before")
+def _means(grid: RankGrid, period: Period) -> stats.FloatArray:
+    """Mean over the ranks on the rows of a period."""
+    rows = grid.values[(grid.steps >= period.first) & (grid.steps <= period.seen)]
+    told = rows[np.isfinite(rows).any(axis=1)]
+    means: stats.FloatArray = np.nanmean(told, axis=1)
+    return means
+
+
+def _longer(growth: float) -> Evidence:
+    return Evidence("completion_length_mean", None, growth, 1.0, note="times as long as before")

@@ -70,6 +70,7 @@ class LengthExplosion(Detector):
     id = "LENGTH_EXPLOSION"
     severity = Severity.CRITICAL
     needs = (("completion_length_mean",),)
+    stage = "rollout"
     caused_by = (
         "REPETITION_LOOP",
         "KL_BLOWUP",
@@ -177,7 +178,7 @@ class LengthExplosion(Detector):
         """
         for shift in shifts(length, log=1, least=math.log(self.shifted)):
             if shift.up and shift.lasts:
-                yield self._shifted(shift.stretch, shift.before, shift.after)
+                yield self._shifted(shift.stretch, shift.before, shift.stretch.usual)
                 return
 
     @rule("rising")
@@ -288,7 +289,7 @@ class LengthExplosion(Detector):
             confidence=0.7,
             evidence=(
                 stretch.at_onset(before),
-                stretch.in_all(after, before, "median of the rows after against those before"),
+                stretch.in_all(after, before, "median since, against the rows before"),
                 reward.evidence(),
             ),
             remedies=(

@@ -8,9 +8,23 @@ from collections.abc import Iterator
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import Detector, RunContext, fixed, knob, rule
+from rlprobe.detector import Detector, Inconclusive, RunContext, fixed, knob, rule
 from rlprobe.findings import Evidence, Finding, Severity
-from rlprobe.rule import Judged, Signal, Stretch, early, finding, is_signed, number, stretch_from
+from rlprobe.rule import (
+    SINCE,
+    Judged,
+    LossKind,
+    Signal,
+    Stretch,
+    early,
+    finding,
+    number,
+    stretch_from,
+    training_loss,
+)
+
+BESIDE = ("grad_norm", "kl_mean", "value_loss")
+ONE_MINIBATCH = ("sb3", "cleanrl")  # log the loss of the last minibatch of an update
 
 
 class LossSpike(Detector):
@@ -27,14 +41,18 @@ class LossSpike(Detector):
         in divergence or NaN.
 
     How it is computed
-        A likelihood loss (no rewards logged, never negative) is compared on a log scale with the
-        median of sixteen rows of its past: a row above `rise` times that level, at least
-        `least_nats` higher and outside `sigmas` of its usual scatter is out. In the first sixteen
-        rows, a row that is out alone must be 2 nats higher. At most two rows back inside part a
-        jump. Half of the rise must be gone over the five rows after it; the last row may jump
+        Which kind of loss it is follows from the algorithm, from what is logged beside it and from
+        its size, and is told with the finding. A likelihood loss is compared on a log scale with
+        the median of sixteen rows of its past: a row above `rise` times that level, at least
+        `least_nats` higher and outside `sigmas` of its usual scatter, or of the tails that it has
+        had so far, is out. A loss of pairs must also be above where it began, and one of an unknown
+        kind a nat higher. In the first sixteen rows, a row that is out alone must be 2 nats higher.
+        At most two rows back inside part a jump. Half of the rise must be gone over the five rows
+        after it, or at most as many rows later as there were before it; the last row may jump
         alone. Info is a single row at which the gradient norm, the KL and the value loss stay calm,
-        if a gradient norm is logged, and a jump of up to three of the first sixteen rows that
-        passed twenty rows ago. All else is a warning.
+        if a gradient norm is logged, or that is not far out for the rarest rows of this run; and a
+        jump of up to three of the first sixteen rows that passed twenty rows ago. All else is a
+        warning.
 
     What to do
         If the loss came back at once: keep the batch and go on. If it comes again: clip the
@@ -53,9 +71,12 @@ class LossSpike(Detector):
 
     id = "LOSS_SPIKE"
     severity = Severity.WARNING
-    needs = (("loss",),)
+    needs = (("loss",), ("policy_loss",))
+    stage = "loss"
     caused_by = (
         "ADVANTAGE_NOISE",
+        "GRAD_PATHOLOGY",
+        "DIVERGENCE",
         "POLICY_MISMATCH",
         "REWARD_HACKING",
         "RANK_OUTLIER",
@@ -80,6 +101,12 @@ class LossSpike(Detector):
     back_rows = fixed(5, "rows after a jump that tell whether it came back")
     cluster = fixed(3, "rows out that are more than chance")
     warmup_rows = fixed(3, "rows of a jump that a warm-up may have")
+    alone = fixed(2.0, "times as far as it must be: one row that nothing else confirms")
+    tail = fixed(0.95, "quantile of all rises so far that tells how heavy the tails are")
+    tail_stds = fixed(1.645, "standard deviations that a normal distribution has there")
+    rare = fixed(0.995, "the same for a row that is out alone")
+    rare_stds = fixed(2.576, "standard deviations that a normal distribution has there")
+    pair_nats = fixed(1.0, "nats above where a loss of pairs began: single pairs cost as much")
     long_ago = fixed(20, "rows since, after which it has passed")
     gradient_times = fixed(5.0, "times its past: a gradient norm that agrees")
     value_times = fixed(3.0, "times its past: a value loss that agrees")
@@ -88,38 +115,52 @@ class LossSpike(Detector):
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per jump, or per group of jumps, that came back."""
-        loss = Signal.of(run, "loss", minimum=2)
-        jumps = list(self._signed(loss) if is_signed(loss) else self._likelihood(loss))
+        loss = training_loss(run)
+        if loss is None:
+            raise Inconclusive("loss: logged by single ranks only, or never finite")
+        loss.require(2)
+        kind = LossKind.of(loss)
+        jumps = list(self._signed(loss, kind) if kind.signed else self._unsigned(loss, kind))
         yield from jumps
         if not jumps and len(loss) < self.early_rows:
             yield from self._overflow(loss)
 
     @rule(None)
-    def _likelihood(self, loss: Signal) -> Iterator[Finding]:
+    def _unsigned(self, loss: Signal, kind: LossKind) -> Iterator[Finding]:
         """The loss of a row is far above its level, as a ratio and in nats, and comes back."""
-        out = self._in_nats(loss)
+        out, margin = self._in_nats(loss, kind)
         grounds = out.bad.any() and loss.run.series("grad_norm") is not None
-        agrees = self._agrees(loss) if grounds else out.bad
+        agrees = self._agrees(loss) & (margin > 1) if grounds else margin > self.alone
+        over = -1
         for stretch in out.runs(gap=self.pause):
-            if self._came_back(stretch, stretch.onset_level):
+            if stretch.start <= over:
+                continue
+            if self._came_back(stretch):
                 odd = len(stretch) == 1 and not agrees[stretch.start]
-                yield self._finding(out, stretch, minor=self._minor(stretch, odd=odd))
+                yield self._finding(out, stretch, kind, minor=self._minor(stretch, odd=odd))
+            elif lasting := self._lasting(stretch):
+                over = lasting.end
+                yield self._high(lasting, kind)
 
     @rule("signed")
-    def _signed(self, loss: Signal) -> Iterator[Finding]:
+    def _signed(self, loss: Signal, kind: LossKind) -> Iterator[Finding]:
         """The loss of a policy gradient hovers around 0 and has no ratio: a row is out that is
-        beyond `sigmas` of its own scatter, above or below, where the gradient norm, the KL or the
-        value loss jumps too, or is not finite. Jumps at most `reach` rows apart are one finding.
-        Info if fewer than three rows are out and it passes, else a warning.
+        farther from 0 than the median of sixteen rows before it, by `sigmas` of its scatter and of
+        its tails, and comes back, where the gradient norm, the KL or the value loss jumps too, or
+        is not finite. Info if fewer than three rows at most `reach` rows apart are out and it
+        passes, and where the framework logs one minibatch; else a warning.
         """
-        band = max(self.sigmas * stats.noise(loss.values), self.least_std)
-        past = loss.past(above=band, below=band, warmup=self.past_rows)
-        far = past.above(sigmas=self.sigmas, floor=self.least_std)
-        far |= past.below(sigmas=self.sigmas, floor=self.least_std)
+        past = loss.past(warmup=self.past_rows, window=self.level_rows)
+        away = np.where(np.abs(loss.values) > np.abs(past.level), np.abs(past.rise), 0.0)
+        usual = np.fmax(stats.noise(loss.values), _tails(away, self.tail, self.tail_stds))
+        far = away > self.sigmas * np.fmax(usual, self.least_std)
         out = Judged(loss, far & self._agrees(loss) if far.any() else far, level=past.level)
+        minibatch = loss.run.framework in ONE_MINIBATCH
         for stretch in out.runs(gap=self.reach):
-            chance = len(out.bad_rows(stretch)) < self.cluster
-            yield self._finding(out, stretch, "signed", minor=chance and stretch.recovered)
+            if self._came_back(stretch, signed=True):
+                chance = len(out.bad_rows(stretch)) < self.cluster
+                minor = (chance and stretch.recovered) or minibatch
+                yield self._finding(out, stretch, kind, "signed", minor=minor)
 
     @rule("overflow")
     def _overflow(self, loss: Signal) -> Iterator[Finding]:
@@ -134,7 +175,8 @@ class LossSpike(Detector):
 
     # --- a likelihood loss ------------------------------------------------------------------------
 
-    def _in_nats(self, loss: Signal) -> Judged:
+    def _in_nats(self, loss: Signal, kind: LossKind) -> tuple[Judged, stats.FloatArray]:
+        """Rows that are out, and how far each is, against how far it must be."""
         limit = math.log(self.rise)
         band = max(2 * limit, 4 * stats.noise(stats.logs(loss.values, 1e-6)))
         past = loss.past(log=1e-6, above=band, warmup=1, window=self.level_rows)
@@ -142,18 +184,39 @@ class LossSpike(Detector):
         # scatter from row to row, and the slower one that neighbouring rows share
         quick = np.fmax(stats.scatter(past.scaled), np.where(known, self.least_std, self.early_std))
         slow = loss.with_values(past.rise).past(above=band, warmup=self.past_rows).robust_std
-        nats = loss.values - past.level
-        out = past.rise > np.maximum(limit, self.sigmas * np.fmax(quick, slow))
-        out &= nats > self.least_nats
+        rises = np.maximum(past.rise, 0)
+        tails = _tails(rises, self.tail, self.tail_stds)
+        usual = np.fmax(np.fmax(quick, slow), tails)
+        rare = _tails(rises, self.rare, self.rare_stds)
+        margin = past.rise / np.maximum(limit, self.sigmas * np.fmax(usual, rare))
+        nats, least = loss.values - past.level, kind.least(loss, past.level)
+        least += self.pair_nats if kind.name == "preference" else 0.0
+        out = past.rise > np.maximum(limit, self.sigmas * usual)
+        out &= (nats > self.least_nats) & (loss.values > least)
         out &= known | (nats > self.sure_nats) | _neighbours(out)
-        return Judged(loss, out, level=past.level)
+        return Judged(loss, out, level=past.level), margin
 
-    def _came_back(self, stretch: Stretch, level: float) -> bool:
-        """Back to at most half of the rise; a single last row may still be a spike."""
+    def _came_back(self, stretch: Stretch, *, signed: bool = False) -> bool:
+        """Back to at most half of the farthest row; the last row may still be a spike."""
+        values, level = stretch.signal.values, stretch.onset_level
         if not stretch.recovered:
-            return len(stretch) == 1
-        after = stretch.signal.values[stretch.end + 1 :][: self.back_rows]
-        return stats.median(after) - level <= self.back * (float(stretch.values.max()) - level)
+            return len(stretch) <= (self.pause if signed else 1)
+        after = stats.median(values[stretch.end + 1 :][: self.back_rows])
+        return abs(after - level) <= self.back * float(np.abs(stretch.values - level).max())
+
+    def _lasting(self, stretch: Stretch) -> Stretch | None:
+        """A jump that stayed until rows had passed, and came back in fewer than were before it."""
+        loss, start, level = stretch.signal, stretch.start, stretch.onset_level
+        if start < self.early_rows or not stretch.recovered:
+            return None
+        ahead = loss.values[start : 2 * start]
+        means = stats.rolling_mean(ahead, self.back_rows)[self.back_rows :]
+        half = level + self.back * (stats.median(ahead[: self.back_rows]) - level)
+        back = np.flatnonzero(means <= half)
+        if not len(back):
+            return None
+        high = np.flatnonzero(ahead[: int(back[0]) + self.back_rows] > half)
+        return stretch_from(loss, start, start + int(high[-1]))
 
     def _minor(self, stretch: Stretch, *, odd: bool) -> bool:
         """Whether it is an odd batch, or a short jump of the warm-up that passed long ago."""
@@ -174,7 +237,13 @@ class LossSpike(Detector):
     # --- findings ---------------------------------------------------------------------------------
 
     def _finding(
-        self, out: Judged, stretch: Stretch, variant: str | None = None, *, minor: bool
+        self,
+        out: Judged,
+        stretch: Stretch,
+        kind: LossKind,
+        variant: str | None = None,
+        *,
+        minor: bool,
     ) -> Finding:
         loss, level, rows = out.signal, stretch.onset_level, out.bad_rows(stretch)
         top = int(rows[np.argmax(np.abs(loss.values[rows] - level))])
@@ -184,18 +253,38 @@ class LossSpike(Detector):
         return finding(
             self,
             stretch,
-            f"The loss jumped {often}, to {number(value)} at step {step:,} from a level of "
-            f"{number(level)}, {end}{_meaning(level, value, variant)}.",
+            f"The {loss.metric.replace('_', ' ')} jumped {often}, to {number(value)} at step "
+            f"{step:,} from a level of {number(level)}, {end}{_meaning(level, value, kind)}.",
             variant=variant,
             severity=Severity.INFO if minor else Severity.WARNING,
             confidence=0.6 if minor else 0.85,
             evidence=(
                 stretch.at_onset(level),
-                Evidence("loss", step, value, level, note="farthest from the level"),
+                Evidence(loss.metric, step, value, level, note="farthest from the level"),
                 stretch.in_all(len(rows), None, "rows out of the band"),
-                *(_beside(loss, metric, top) for metric in ("grad_norm", "kl_mean", "value_loss")),
+                *(_beside(loss, metric, top) for metric in BESIDE),
+                kind.evidence(loss),
             ),
             remedies=_cures(step, often=len(rows) >= self.cluster),
+        )
+
+    def _high(self, stretch: Stretch, kind: LossKind) -> Finding:
+        loss, level = stretch.signal, stretch.before(self.level_rows)
+        return finding(
+            self,
+            stretch,
+            f"The {loss.metric.replace('_', ' ')} jumped from {number(level)} to a median of "
+            f"{number(stretch.usual)} over {len(stretch):,} rows{SINCE}, and came back"
+            f"{_meaning(level, stretch.usual, kind)}.",
+            evidence=(
+                stretch.at_onset(level),
+                stretch.at_top(level),
+                stretch.in_all(stretch.usual, level, "median since, against before"),
+                stretch.in_all(len(stretch), None, "rows up to the last high one"),
+                *(stretch.beside(metric).evidence() for metric in BESIDE),
+                kind.evidence(loss),
+            ),
+            remedies=_cures(stretch.first, often=True),
         )
 
     def _overflowed(self, stretch: Stretch, scale: stats.FloatArray) -> Finding:
@@ -215,6 +304,12 @@ class LossSpike(Detector):
             remedies=_cures(step, often=False),
             metrics=("loss", "loss_scale"),
         )
+
+
+def _tails(rises: stats.FloatArray, share: float, stds: float) -> stats.FloatArray:
+    """Standard deviation of the normal distribution that has tails as heavy as those so far."""
+    so_far = stats.past_quantile(rises, share) / stds
+    return np.where(early(LossSpike.early_rows, len(rises)), np.nan, so_far)
 
 
 def _neighbours(mask: stats.BoolArray) -> stats.BoolArray:
@@ -244,9 +339,11 @@ def _beside(loss: Signal, metric: str, row: int) -> Evidence | None:
     return None if math.isnan(value) else Evidence(metric, step, value, note="at the same step")
 
 
-def _meaning(level: float, value: float, variant: str | None) -> str:
-    if variant == "signed":
+def _meaning(level: float, value: float, kind: LossKind) -> str:
+    if kind.signed:
         return "; the gradient norm, KL or value loss agrees"
+    if not kind.tokens:
+        return ""
     before, after = number(math.exp(-level)), number(math.exp(-min(value, 700.0)))
     return f": the mean token probability went from {before} to {after}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +22,7 @@ from rlprobe.rule import (
     finding,
     listed,
     number,
+    skipped_updates,
     stretch_from,
     together,
 )
@@ -28,6 +31,7 @@ GRADIENT = frozenset({"grad_norm", "grad_norm_critic", "nan_count", "inf_count"}
 CORE = frozenset(
     {"loss", "policy_loss", "value_loss", "reward_mean", "entropy", "kl_mean", "param_norm"}
 )
+HELD_OUT = frozenset({"eval", "val", "valid", "validation", "test"})
 # where NaN says that there was nothing to average, not that something broke
 BENIGN = ("explained_variance", "terminated_length_", "loss_logged", "num_turns_", "tool_")
 MINOR = ("eval/", "time/", "reward_component", "step_time", "tokens_", "samples_", "mfu", "memory_")
@@ -39,7 +43,11 @@ EVENT = "event:nan_detected"
 
 @dataclass(frozen=True, slots=True)
 class _Onset:
-    """A metric, or what an event names, that is not finite from `first` to `last`."""
+    """A metric, or what an event names, that is not finite from `first` to `last`.
+
+    Attributes:
+        absorbed: whether it passed, and nothing of it can have come into the weights.
+    """
 
     source: str
     first: int
@@ -48,6 +56,7 @@ class _Onset:
     value: float
     count: int = 1
     event: bool = False
+    absorbed: bool = False
 
     @property
     def metric(self) -> str:
@@ -61,8 +70,10 @@ class _Onset:
     def severity(self) -> Severity:
         if self.source.startswith(MINOR):
             return Severity.INFO
-        core = self.event or self.source in CORE
-        return Severity.CRITICAL if core and not self.recovered else Severity.WARNING
+        loss = _is_loss(self.source)
+        core = self.event or loss or self.source in CORE
+        harmless = self.absorbed if loss else self.recovered
+        return Severity.CRITICAL if core and not harmless else Severity.WARNING
 
     @property
     def evidence(self) -> Evidence:
@@ -85,13 +96,13 @@ class NonfiniteMetric(Detector):
 
     How it is computed
         One value is enough. Metrics that turn at the same time are one finding; gaps of up to
-        `merge_rows` rows do not split it. NaN on all rows is not measured (a KL without a reference
-        model); so is a row on which all of four or more metrics are NaN. Loss, policy loss, value
-        loss and reward are expected from the first row on, others once they have been finite.
-        Metrics whose NaN says that there was nothing to average, such as the length of terminated
-        completions, are left alone. It is critical if a metric of the policy, or what an event
-        names, does not become finite again; info for evaluations, times, throughput, memory and
-        single reward functions; else a warning.
+        `merge_rows` rows do not split it. A row on which all of four or more metrics are NaN is not
+        measured. Loss, policy loss, value loss and reward are expected from the first row on,
+        others once they have been finite. Metrics whose NaN says that there was nothing to average,
+        such as the length of terminated completions, are left alone. It is critical if a metric of
+        the policy, or what an event names, does not become finite again, and if a loss does, unless
+        its gradient was finite or its update skipped; info for evaluations, times, throughput,
+        memory and single reward functions; else a warning.
 
     What to do
         Restore a checkpoint from before the first bad step and look at that batch: empty
@@ -130,21 +141,52 @@ class NonfiniteMetric(Detector):
         """Metrics that are not finite, events about them, and hidden NaN."""
         onsets = (*self._in_metrics(run), *_in_events(run))
         yield from self._not_finite(run, onsets)
+        if not any(onset.first == run.first_step for onset in onsets):
+            yield from self._never_finite(run)
         if all(onset.metric != "loss" for onset in onsets):
             yield from self._masked(run)
 
     @rule(None)
     def _not_finite(self, run: RunContext, onsets: Iterable[_Onset]) -> Iterator[Finding]:
-        """Metrics are NaN or Inf, or events say so; those of one time are one finding."""
+        """A state: metrics are NaN or Inf, or events say so; those of one time are one finding."""
         in_order = sorted(onsets, key=lambda onset: (onset.first, onset.name))
         for group in together(in_order, self.merge_rows * run.interval):
             yield self._finding(run, group)
 
+    @rule("never")
+    def _never_finite(self, run: RunContext) -> Iterator[Finding]:
+        """A state: a metric is NaN on each row on which it was logged, while others are measured; a
+        KL without a coefficient is not asked. Info.
+        """
+        never = [signal for signal in _not_finite(run) if np.isnan(signal.values).all()]
+        named = [signal for signal in never if signal.metric not in MEASURED_FROM_THE_START]
+        measured = {name for name in run.names() if name not in AXES}
+        if not named or len(measured) <= len(never):
+            return
+        first = min(named, key=lambda signal: int(signal.steps[0]))
+        names = tuple(signal.metric for signal in named)
+        yield finding(
+            self,
+            Period(run, int(first.steps[0]), run.last_step, recovered=False, metrics=names),
+            f"NaN on every row: {listed(names)}.",
+            variant="never",
+            severity=Severity.INFO,
+            confidence=0.8,
+            evidence=(
+                Evidence(signal.metric, int(signal.steps[0]), math.nan, note=_every(signal))
+                for signal in named[:12]
+            ),
+            remedies=(
+                "look how it is averaged: an empty mask, a division by the length of nothing",
+                "stop logging it if nothing is there to measure",
+            ),
+        )
+
     @rule("masked")
     def _masked(self, run: RunContext) -> Iterator[Finding]:
-        """The loss is exactly 0 to the end of the run after a last value of at least `masked_from`,
-        where no reward is logged and no gradient is alive: the framework writes 0 for a NaN.
-        Critical.
+        """A change: the loss is exactly 0 to the end of the run after a last value of at least
+        `masked_from`, where no reward is logged and no gradient is alive: the framework writes 0
+        for a NaN. Critical.
         """
         loss = _as_logged(run, "loss")
         if loss is None or run.names("reward"):
@@ -168,8 +210,9 @@ class NonfiniteMetric(Detector):
             for stretch in judged.runs(gap=self.merge_rows):
                 if stretch.start > 0 or _expected(signal):
                     when = stretch.first, stretch.seen, stretch.recovered
-                    count = len(judged.bad_rows(stretch))
-                    yield _Onset(signal.metric, *when, stretch.onset, count)
+                    rows = judged.bad_rows(stretch)
+                    absorbed = stretch.recovered and _absorbed(stretch, signal.steps[rows])
+                    yield _Onset(signal.metric, *when, stretch.onset, len(rows), absorbed=absorbed)
 
     def _filled_up(self, run: RunContext, broken: Sequence[Signal]) -> stats.IntArray:
         """Steps at which every metric is NaN: rows that were filled up, not measured."""
@@ -196,7 +239,9 @@ class NonfiniteMetric(Detector):
             Period(run, group[0].first, seen, recovered, tuple(metrics.values())),
             f"Not finite{SINCE}: {listed(tuple(metrics))}.",
             severity=worst[0].severity,
-            confidence=0.95,
+            confidence=1.0
+            if worst[0].severity is Severity.CRITICAL
+            else 0.95,  # it comes before its gradient
             evidence=(onset.evidence for onset in worst[:12]),
             remedies=_cures(metrics.values(), group[0].first),
         )
@@ -221,26 +266,52 @@ class NonfiniteMetric(Detector):
         )
 
 
+def _is_loss(metric: str) -> bool:
+    """Whether it is a training loss, under whatever name: `loss`, `learner/total_loss`, …."""
+    *folders, name = (set(re.findall("[a-z]+", part)) for part in metric.lower().split("/"))
+    return "loss" in name and HELD_OUT.isdisjoint(name.union(*folders))
+
+
 def _as_logged(run: RunContext, metric: str) -> Signal | None:
     """A metric with the values that are not finite."""
     series = run.series(metric)
     return None if series is None else Signal(run, metric, series.steps, series.values)
 
 
+def _every(signal: Signal) -> str:
+    return f"first of {len(signal):,} values, none finite"
+
+
 def _broken(run: RunContext) -> Iterator[Signal]:
-    """Metrics with a value that is not finite, where that says something."""
+    """Metrics with a value that is not finite, where that says that something broke."""
+    for signal in _not_finite(run):
+        if signal.metric in MEASURED_FROM_THE_START or not np.isnan(signal.values).all():
+            yield signal
+
+
+def _not_finite(run: RunContext) -> Iterator[Signal]:
+    """Metrics with a value that is not finite, where that is no way to say "nothing"."""
     ignored = GRADIENT | AXES | (REFERENCE_KL if run.setting("beta") == 0 else frozenset())
     for name in run.names():
         signal = None if name in ignored or name.startswith(BENIGN) else _as_logged(run, name)
-        if signal is None or np.isfinite(signal.values).all():
-            continue
-        if name in MEASURED_FROM_THE_START or not np.isnan(signal.values).all():
+        if signal is not None and not np.isfinite(signal.values).all():
             yield signal
 
 
 def _expected(signal: Signal) -> bool:
     """Whether a bad first row counts: NaN may stand for "not yet", Inf never does."""
     return signal.metric in MEASURED_FROM_THE_START or bool(np.isinf(signal.values[0]))
+
+
+def _absorbed(stretch: Stretch, steps: stats.IntArray) -> bool:
+    """Whether what passed left the weights alone: its gradient was finite, or its update skipped.
+
+    A run whose first rows say NaN and then no more had nothing to tell yet.
+    """
+    if stretch.start == 0:
+        return True
+    gradient = stats.at_steps(stretch.signal.run.series("grad_norm"), steps)
+    return bool((np.isfinite(gradient) | skipped_updates(stretch.signal.run, steps)).all())
 
 
 def _in_events(run: RunContext) -> Iterator[_Onset]:
@@ -261,7 +332,7 @@ def _cures(metrics: Iterable[str], step: int) -> tuple[str, ...]:
             "find the reward function that returns NaN, and make it fail loudly or return a number",
             batch,
         )
-    if CORE.isdisjoint(names):
+    if CORE.isdisjoint(names) and not any(map(_is_loss, names)):
         return (batch, "check how the metric is averaged when nothing is left to average")
     restore = f"restore the last checkpoint before step {step:,}"
     return (restore, batch, "clip gradients and lower the learning rate before going on")

@@ -8,7 +8,19 @@ import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import Detector, Finding, Inconclusive, RunContext, Severity, fixed, knob
-from rlprobe.rule import SINCE, WHOLE, Judged, Period, Signal, Stretch, finding, number, together
+from rlprobe.rule import (
+    SINCE,
+    WHOLE,
+    Judged,
+    Period,
+    Signal,
+    Stretch,
+    beginning,
+    finding,
+    from_drift,
+    number,
+    together,
+)
 
 NAMES = {
     "is_ratio_mean": "the mean importance weight",
@@ -33,13 +45,15 @@ class PolicyMismatch(Detector):
 
     How it is computed
         The mean weight is judged against 1: beyond `ratio` times, up or down, it is bad. The mean
-        difference of log-probabilities and the KL are judged against their own past: bad above
-        `growth` times its median and above what rounding explains; a difference above `ceiling`
-        nats per token is bad in any run. An effective sample size below 30 % and half of its past
-        is bad. Most of five rows in a row must be; shorter runs need a weight beyond `few_rows`.
-        The onset is walked back to where the metric was half way to its limit and out of its
-        scatter. Metrics that are outside at the same time are one finding, the first to leave
-        leads. A warning; critical while a median weight is beyond `crushed`.
+        difference of log-probabilities and the KL, whatever its sign, are judged against their own
+        past: bad above `growth` times its median and above what rounding explains; a difference or
+        a KL above `ceiling` nats per token is bad in any run, from its first row on. So is, over
+        most of `span` rows, what has climbed to `growth` times its first rows, however slowly. An
+        effective sample size below 30 % is bad if it is half of its past, or of its start. Most of
+        five rows in a row must be; shorter runs need a weight beyond `few_rows`. The onset is
+        walked back to where the metric was half way to its limit and out of its scatter, or to the
+        bend at which a climb set in. Metrics that are outside at the same time are one finding, the
+        first to leave leads. A warning; critical while a median weight is beyond `crushed`.
 
     What to do
         Check that the weights are copied to the engine after each update, in the same precision and
@@ -59,6 +73,7 @@ class PolicyMismatch(Detector):
     id = "POLICY_MISMATCH"
     severity = Severity.CRITICAL
     needs = (("is_ratio_mean",), ("logprob_diff_mean",), ("mismatch_kl",), ("is_ess",))
+    stage = "machine"
     caused_by = (
         "GRAD_PATHOLOGY",
         "NONFINITE_METRIC",
@@ -71,26 +86,53 @@ class PolicyMismatch(Detector):
 
     ratio: float = knob(1.5, "times 1, up or down, for the mean importance weight", minimum=1.05)
     growth: float = knob(4, "times its own past, for a difference", minimum=1.5)
-    ceiling: float = knob(0.3, "mean difference that is bad in any run", unit="nats/token")
+    ceiling: float = knob(0.1, "difference or KL that is bad in any run", unit="nats/token")
 
     points = fixed(5, "rows; with fewer, only a weight or a difference far beyond is bad")
     few_rows = fixed(3.0, "times 1, up or down, for the weight of a run of fewer rows")
     crushed = fixed(5.0, "times 1, up or down: such a weight leaves nothing of the batch")
     rounding = fixed(0.02, "nats: rounding alone explains a smaller difference or KL")
     few_samples = fixed(0.3, "effective sample size, as a part of the batch, that is too small")
+    span = fixed(10, "first rows of a run, and rows looked at together for a climb from them")
     early = fixed(3, "rows that the past of a metric needs")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per stretch in which any of the metrics is outside."""
-        signals = [Signal.logged(run, metric, above=0) for metric in NAMES]
+        signals = (_magnitude(run, metric) for metric in NAMES)
         logged = [signal for signal in signals if signal is not None]
-        outside = [stretch for signal in logged for stretch in self._judged(signal).persistent()]
+        outside = [stretch for signal in logged for stretch in self._outside(signal)]
         outside.sort(key=lambda stretch: (stretch.first, stretch.signal.metric))
         for group in together(outside, self.points * run.interval):
             yield self._finding(group)
         rows = max(map(len, logged), default=0)
         if rows < self.points and not outside:
             raise Inconclusive(f"{rows} rows of sampler against trainer, needs {self.points}")
+
+    def _outside(self, signal: Signal) -> list[Stretch]:
+        """Stretches against the past, then those against the start that it did not show."""
+        sudden = self._judged(signal).persistent()
+        if signal.metric == "is_ratio_mean":
+            return from_drift(sudden, np.abs(np.log(signal.values))) if sudden else []
+        down = signal.metric == "is_ess"
+        slow = [it.starting(0) for it in self._far_from_start(signal, down=down)]
+        if not sudden and not slow:
+            return []
+        logs = np.log(signal.values)
+        outside = from_drift(sudden, logs, down=down)
+        covered = np.zeros(len(signal), dtype=np.bool_)
+        for stretch in outside:
+            covered[stretch.core] = True
+        climbs = (it for it in from_drift(slow, logs, down=down) if not covered[it.core].any())
+        return [*outside, *climbs]
+
+    def _far_from_start(self, signal: Signal, *, down: bool) -> tuple[Stretch, ...]:
+        start = beginning(signal, self.span)
+        if down:
+            bad = signal.values < min(self.few_samples, start / 2)
+        else:
+            bad = signal.values > max(self.rounding, self.growth * start)
+        bad[: self.span] = False
+        return Judged(signal, bad, level=np.full(len(signal), start)).persistent(self.span)
 
     def _judged(self, signal: Signal) -> Judged:
         if signal.metric == "is_ratio_mean":
@@ -110,8 +152,7 @@ class PolicyMismatch(Detector):
         past = difference.past(
             log=self.rounding / self.growth, above=half, warmup=self.early, window=WHOLE
         )
-        ceiling = self.ceiling if difference.metric == "logprob_diff_mean" else np.inf
-        beyond = difference.values > ceiling
+        beyond = difference.values > self.ceiling
         bad = past.times(self.growth) & (difference.values > self.rounding)
         departed = past.above(sigmas=3, at_least=half)
         return Judged(difference, bad | beyond, departed | beyond, past.level)
@@ -150,6 +191,17 @@ class PolicyMismatch(Detector):
             for item in group
         )
         return Severity.CRITICAL if crushed and not period.recovered else Severity.WARNING
+
+
+def _magnitude(run: RunContext, metric: str) -> Signal | None:
+    """A metric above 0; the estimate of a KL may be below, and counts as much."""
+    if metric != "mismatch_kl":
+        return Signal.logged(run, metric, above=0)
+    kl = Signal.logged(run, metric)
+    if kl is None:
+        return None
+    size = kl.with_values(np.abs(kl.values))
+    return size.where(size.values > 0)
 
 
 def _remedies(lead: Stretch) -> tuple[str, ...]:

@@ -45,9 +45,9 @@ class RepetitionLoop(Detector):
     """Rollouts say the same words again and again, or their tags come apart.
 
     What it detects
-        Rollouts with an 8-gram more than three times inside the reasoning, rollouts whose tags are
-        unbalanced or run away although they had been in order, or a logged repetition rate that
-        rises and stays.
+        Rollouts with an 8-gram more than three times inside a block of the reasoning, or that go
+        round in circles after it; rollouts whose tags are unbalanced or run away although they had
+        been in order; or a logged repetition rate that rises and stays.
 
     Why it matters
         A policy that loops fills the context up to the cap: the step takes many times as long, the
@@ -77,6 +77,7 @@ class RepetitionLoop(Detector):
     severity = Severity.CRITICAL
     facts_only = True
     needs = (("samples",), ("repetition_rate",))
+    stage = "rollout"
     caused_by = (
         "KL_BLOWUP",
         "ADVANTAGE_NOISE",
@@ -91,7 +92,7 @@ class RepetitionLoop(Detector):
 
     texts = fixed(4, "rollouts with texts that a step needs")
     texts_read = fixed(48, "rollouts of a step that are read")
-    characters = fixed(20_000, "of the end of a text that are read")
+    characters = fixed(20_000, "of the end of each part of a text that are read")
     tags = fixed(("think", "answer", "reasoning", "solution"), "tags that are counted")
     closed = fixed(3, "times that a tag may be closed")
     in_order = fixed(0.1, "share of such rollouts up to which tags had been in order")
@@ -127,11 +128,12 @@ class RepetitionLoop(Detector):
 
     @rule("loops")
     def _loops(self, rollout: Rollout) -> bool:
-        """An 8-gram comes more than three times without overlap inside `<think>`, else in the whole
-        text; an 8-gram that fills half of it with overlap is enough. Rules and dots do not count.
+        """In one `<think>` block, or in a text without any, an 8-gram comes more than three times
+        without overlap, or fills half with it; outside the blocks, 8-grams that come more than six
+        times follow each other over half of the answer, or over 100 tokens. Rules and dots are
+        no words, nor are numbers outside the blocks.
         """
-        reasoning = repetition.block_of(rollout.completion or "")
-        return repetition.loops(reasoning[-self.characters :])
+        return repetition.loops_in_completion(rollout.completion or "", self.characters)
 
     @rule("tags")
     def _tags(self, rollout: Rollout) -> bool:
@@ -165,7 +167,7 @@ class RepetitionLoop(Detector):
                 continue
             usual, before = stretch.usual, known(stretch.before())
             note = "median of the episode against the median before"
-            evidence = [Evidence("repetition_rate", stretch.first, usual, before, note=note)]
+            evidence = [Evidence("repetition_rate", None, usual, before, note=note)]
             yield self._finding("rate", stretch, usual, "rollouts repeat themselves", evidence)
 
     @rule("slow")
@@ -182,7 +184,7 @@ class RepetitionLoop(Detector):
         stretch = levels.above(bound)
         if stretch is not None and now >= max(self.share / 2, self.grown * begun):
             note = "median of the last tenth against the first"
-            evidence = [Evidence("repetition_rate", stretch.first, now, known(begun), note=note)]
+            evidence = [Evidence("repetition_rate", None, now, known(begun), note=note)]
             yield self._finding("slow", stretch, now, "rollouts repeat themselves", evidence)
 
     def _texts(self, run: RunContext, step: int) -> Texts:

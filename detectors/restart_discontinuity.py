@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 
@@ -30,6 +31,7 @@ from rlprobe.rule import (
     restarts,
     stretch_from,
 )
+from rlprobe.values import two_counters
 
 PART = {  # of the state, that is missing when this metric jumps
     "lr": "scheduler",
@@ -67,8 +69,10 @@ class RestartDiscontinuity(Detector):
         rise eightfold; a token count must go back. Of metrics with noise, the first row must be off
         by `sigma` robust standard deviations, and most by three, on the same side; loss and reward
         are compared with the last ten rows, as to their level, and the last twenty, as to their
-        scatter. Four launches or more, each but the first with a later first step than the one
-        before it, are two counters in one file and no restarts.
+        scatter. Two metrics that move together need less: the median of their first three rows
+        must be off the last ten by twice what such a change ever was among the rows before. Four
+        launches or more, each later than the one before, of which most lose more than they keep,
+        are two counters in one file and no restarts.
 
     What to do
         Save and load optimizer, scheduler, scaler, random states and the data cursor with the
@@ -84,6 +88,7 @@ class RestartDiscontinuity(Detector):
 
     id = "RESTART_DISCONTINUITY"
     severity = Severity.WARNING
+    stage = "machine"
     facts_only = True
 
     sigma: float = knob(8, "robust standard deviations that are a jump", minimum=3)
@@ -96,6 +101,10 @@ class RestartDiscontinuity(Detector):
     least_log_std = fixed(0.1, "of the logarithm: none of the other metrics is steadier")
     lr_step = fixed(1.5, "times the last learning rate, where a schedule moves by a few percent")
     scale_step = fixed(8.0, "times the last loss scale, which moves by factors of two")
+    usual = fixed(10, "rows before a restart, or before any other, that give a level")
+    times = fixed(2.0, "times the largest change of such a level among the rows before")
+    least_moves = fixed(20, "such changes that must be known")
+    least_sigma = fixed(2.0, "robust standard deviations, of two metrics that move together")
     equal = fixed(0.9, "of the longest: launches so long are separate runs, not restarts of one")
 
     @rule("loop")
@@ -133,19 +142,49 @@ class RestartDiscontinuity(Detector):
     @rule("jump")
     def _jump(self, run: RunContext) -> Iterator[Finding]:
         """A metric jumps at a restart. A warning; info if only loss scale or token count do."""
-        signals = [signal for name in PART if (signal := Signal.logged(run, name)) is not None]
+        signals = _logged(run)
         noisy = [signal for signal in signals if signal.metric not in EXACT]
         short = False
-        steps = [] if _two_counters(run) else restarts(run)[:100]
-        for step in [step for step in steps if step <= run.last_step]:
+        for step in _taken_up(run):
             first_rows = (self._first_rows(signal, step) for signal in signals)
             jumps = [rows for rows in first_rows if self._jumped(rows)]
             if jumps:
-                yield self._finding(run, step, jumps)
+                yield self._finding(run, step, jumps, "jump")
             rows = [int(np.searchsorted(signal.steps, step)) for signal in noisy]
             short |= bool(noisy) and max(rows) < self.least_before
         if short:
             raise Inconclusive("too few rows before a restart to compare with")
+
+    @rule("off_path")
+    def _off_path(self, run: RunContext) -> Iterator[Finding]:
+        """None of them jumps so far, but two or more metrics go on from another level than the one
+        before the restart, further than they had ever moved in so few rows. A warning.
+        """
+        signals = _logged(run)
+        for step in _taken_up(run):
+            first_rows = [self._first_rows(signal, step) for signal in signals]
+            moved = [rows for rows in first_rows if self._moved(rows)]
+            if len(moved) > 1 and not any(map(self._jumped, first_rows)):
+                yield self._finding(run, step, moved, "off_path")
+
+    def _moved(self, rows: Stretch) -> bool:
+        """Whether a metric with noise goes on elsewhere: against all its changes before."""
+        start, values = rows.start, rows.signal.values
+        before = values[max(0, start - 2 * self.before) : start]
+        if rows.signal.metric in EXACT or len(rows.values) < self.after:
+            return False
+        windows = np.lib.stride_tricks.sliding_window_view
+        span = self.usual + self.after
+        if len(before) - span + 1 < self.least_moves:
+            return False
+        levels = np.median(windows(before, self.usual), axis=1)
+        moves = np.abs(
+            np.median(windows(before, self.after), axis=1)[self.usual :]
+            - levels[: len(before) - span + 1]
+        )
+        move = abs(stats.median(rows.values) - float(levels[-1]))
+        least = self.least_sigma * stats.robust_std(before[-self.before :])
+        return move > max(self.times * float(moves.max()), least, 1e-9)
 
     def _first_rows(self, signal: Signal, step: int) -> Stretch:
         row = int(np.searchsorted(signal.steps, step))
@@ -194,9 +233,11 @@ class RestartDiscontinuity(Detector):
         lengths = [(item.last_step or 0) - (item.first_step or 0) + 1 for item in launches]
         return min(lengths) >= max(10, self.equal * max(lengths))
 
-    def _finding(self, run: RunContext, step: int, jumps: Sequence[Stretch]) -> Finding:
+    def _finding(
+        self, run: RunContext, step: int, jumps: Sequence[Stretch], variant: str
+    ) -> Finding:
         first = min(rows.first for rows in jumps)
-        last = max(first, self._settled(jumps[0]))
+        last = max(first, self._settled(jumps[0], 1 if variant == "jump" else self.after))
         metrics = tuple(rows.signal.metric for rows in jumps)
         parts = list(dict.fromkeys(PART[metric] for metric in metrics))
         changes = ", ".join(
@@ -208,7 +249,7 @@ class RestartDiscontinuity(Detector):
             self,
             Period(run, first, last, last < run.last_step, metrics),
             f"At the restart of step {step:,}: {changes}; not restored, it seems: {parts[0]}.",
-            variant="jump",
+            variant=variant,
             severity=Severity.INFO if only_counters else Severity.WARNING,
             confidence=0.9 if len(jumps) > 1 else 0.75,
             evidence=(rows.at_onset(self._level(rows), "first row after it") for rows in jumps),
@@ -219,13 +260,18 @@ class RestartDiscontinuity(Detector):
             ),
         )
 
-    def _settled(self, jump: Stretch) -> int:
-        """Step of the last row that is nearer to the jump than to the level before it."""
+    def _settled(self, jump: Stretch, rows: int) -> int:
+        """Step of the last row that is nearer to the jump than to the level before it.
+
+        Args:
+            rows: so many in a row count by their median.
+        """
         signal, level = jump.signal, self._level(jump)
         if signal.metric == "tokens_seen":
             return jump.first
-        distance = np.abs(signal.values[jump.start :] - level)
-        back = np.flatnonzero(distance < abs(jump.onset - level) / 2)
+        since = signal.values[jump.start :]
+        medians = np.median(np.lib.stride_tricks.sliding_window_view(since, rows), axis=1)
+        back = np.flatnonzero(np.abs(medians - level) < abs(float(medians[0]) - level) / 2)
         if not len(back):
             return signal.run.last_step
         return int(signal.steps[jump.start + max(0, int(back[0]) - 1)])
@@ -235,7 +281,7 @@ class RestartDiscontinuity(Detector):
     ) -> Finding:
         step = max(launches[-1].first_step or 0, run.first_step)
         apart = variant == "from_scratch" and self._alike(launches)
-        return finding(
+        episode = finding(
             self,
             Moment(step, "recovered" if step < run.last_step else "ongoing"),
             sentence,
@@ -249,18 +295,27 @@ class RestartDiscontinuity(Detector):
                 "find out why the earlier launch ended: its own log, the exit code, the scheduler",
             ),
         )
+        shown_by = launches[min(self.looped, len(launches)) - 1]
+        return dataclasses.replace(episode, attempt=shown_by.number)
+
+
+def _logged(run: RunContext) -> list[Signal]:
+    """The metrics that tell of a restart."""
+    return [signal for name in PART if (signal := Signal.logged(run, name)) is not None]
+
+
+def _taken_up(run: RunContext) -> list[int]:
+    """Steps of restarts that were logged."""
+    steps = [] if two_counters(run.attempts) else restarts(run)[:100]
+    return [step for step in steps if step <= run.last_step]
 
 
 def _launches(run: RunContext) -> list[Attempt]:
+    """The launches, all of them: of the run as it is now, not of what was abandoned."""
+    if run.overtaken:
+        return []
     known = [item for item in run.attempts if item.first_step is not None]
-    return [] if _two_counters(run) else known
-
-
-def _two_counters(run: RunContext) -> bool:
-    """Steps that go back again and again without a takeover: two counters in one file."""
-    firsts = [item.first_step or 0 for item in run.attempts]
-    later = itertools.pairwise(firsts[1:])
-    return len(firsts) > 3 and all(one < two for one, two in later)
+    return [] if two_counters(run.attempts) else known
 
 
 def _launch(item: Attempt) -> Evidence:

@@ -67,6 +67,7 @@ class RewardCollapse(Detector):
     id = "REWARD_COLLAPSE"
     severity = Severity.CRITICAL
     needs = (("reward_mean",),)
+    stage = "reward"
     caused_by = (
         "GRAD_PATHOLOGY",
         "NONFINITE_METRIC",
@@ -84,6 +85,7 @@ class RewardCollapse(Detector):
         "DIVERGENCE",
         "LOSS_SPIKE",
         "ADVANTAGE_NOISE",
+        "ZERO_VARIANCE",
         "RESTART_DISCONTINUITY",
         "RANK_OUTLIER",
     )
@@ -178,7 +180,7 @@ class RewardCollapse(Detector):
             bottom = min(0.0, stats.quantile(earlier, self.bottom))
             lost = (shift.before - shift.after) / max(shift.before - bottom, self.zero)
             if not shift.up and shift.lasts and lost >= self.least_lost:
-                yield self._shifted(shift.stretch, shift.before, shift.after, lost)
+                yield self._shifted(shift.stretch, shift.before, shift.stretch.usual, lost)
                 return
 
     def _levels(
@@ -235,7 +237,7 @@ class RewardCollapse(Detector):
             confidence=0.7,
             evidence=(
                 stretch.at_onset(before),
-                stretch.in_all(after, before, "median of the rows after against those before"),
+                stretch.in_all(after, before, "median since, against the rows before"),
             ),
             remedies=("what changed at this step: data, sampling, a setting?", *_cures(stretch)),
         )

@@ -60,6 +60,7 @@ class RewardHacking(Detector):
     id = "REWARD_HACKING"
     severity = Severity.WARNING
     needs = (("reward_mean",),)
+    stage = "reward"
     caused_by = ("LENGTH_EXPLOSION", "TRUNCATION", "RESTART_DISCONTINUITY", "RANK_OUTLIER")
 
     outlier: float = knob(40, "times the size and the scatter of the reward", minimum=5)

@@ -61,6 +61,7 @@ class RolloutDegenerate(Detector):
     severity = Severity.WARNING
     facts_only = True
     needs = (("samples",),)
+    stage = "rollout"
     caused_by = (
         "ENTROPY_COLLAPSE",
         "LENGTH_COLLAPSE",

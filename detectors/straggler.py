@@ -49,6 +49,7 @@ class Straggler(Detector):
     severity = Severity.WARNING
     facts_only = True
     needs = tuple(("ranks", name) for name in TIMES)
+    stage = "machine"
     caused_by = ("RANK_OUTLIER", "LENGTH_EXPLOSION", "RESTART_DISCONTINUITY")
 
     ratio: float = knob(1.3, "times the others' time", minimum=1.05)

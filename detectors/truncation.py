@@ -59,6 +59,7 @@ class Truncation(Detector):
     id = "TRUNCATION"
     severity = Severity.WARNING
     needs = (("truncation_rate",),)
+    stage = "rollout"
     caused_by = (
         "LENGTH_EXPLOSION",
         "REPETITION_LOOP",

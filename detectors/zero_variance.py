@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,19 +13,25 @@ from rlprobe.findings import Evidence, Finding, Severity
 from rlprobe.rule import (
     SINCE,
     Judged,
+    Reach,
     Signal,
     Stretch,
     early,
     equal,
     finding,
-    flat_shares,
-    groups,
+    flat_and_reward,
+    from_drift,
+    near_top,
     number,
-    sampled_steps,
 )
-from rlprobe.values import BoolArray, FloatArray, Rollout, flat
+from rlprobe.values import BoolArray, FloatArray
 
-_EXACT = ("zero_variance_group_fraction", "group_all_fail_fraction", "samples")
+_EXACT = (
+    "zero_variance_group_fraction",
+    "group_all_fail_fraction",
+    "filtered_group_fraction",
+    "samples",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +41,20 @@ class _Shares:
     Attributes:
         signal: the metric that tells the share, as logged.
         reward: mean reward; NaN where none is logged.
-        low, high: where it is in the low and in the high part of its range.
-        best: the top of its range.
+        reach: how far it, or its part for the task, can go.
+        low, high: where the reward is in the low and in the high part of what the run has shown.
+        poor: where it is in the low part of how far it can go, and has not risen.
+        best: the top of what the run has shown.
         dead: where a component of the reward that had been earned is 0.
     """
 
     signal: Signal
     flat: FloatArray
     reward: FloatArray
+    reach: Reach
     low: BoolArray
     high: BoolArray
+    poor: BoolArray
     best: float
     dead: BoolArray
 
@@ -53,6 +62,44 @@ class _Shares:
     def exact(self) -> bool:
         """Whether the share is known as such, not told from a spread or a mean."""
         return self.signal.metric in _EXACT
+
+    @property
+    def unpaid(self) -> BoolArray:
+        """Where the reward, or a part of it that had been earned, is at its floor."""
+        return self.low | (self.dead & ~self.high)
+
+    @property
+    def beginning(self) -> float:
+        """The share that the run began with."""
+        detector = ZeroVariance
+        first = max(detector.lasting, int(detector.first * len(self.flat)))
+        return stats.median(self.flat[:first])
+
+    @property
+    def usual(self) -> float:
+        """The highest share that is that of the beginning, up to noise."""
+        detector = ZeroVariance
+        band = max(detector.least_band, detector.sigmas * stats.noise(self.flat))
+        return self.beginning + band
+
+    def last_usual(self, row: int) -> int | None:
+        """The last row up to one at which the share was, on average, that of the beginning."""
+        level = stats.rolling_mean(self.flat[: row + 1], ZeroVariance.width)
+        rows = np.flatnonzero(level <= self.usual)
+        return int(rows[-1]) if row and len(rows) else None
+
+    def judged(self, bad: BoolArray) -> list[Stretch]:
+        """Episodes of bad rows, from where the drift of the share that leads to them set in."""
+        detector = ZeroVariance
+        shown = self.signal.with_values(self.flat)
+        stretches = Judged(shown, bad, self.flat > self.usual).persistent(
+            gap=detector.gap, slack=detector.slack
+        )
+        slow = [
+            s if s.sure - s.start >= detector.lasting else s.starting(s.sure) for s in stretches
+        ]
+        level = stats.rolling_mean(self.flat, detector.width)
+        return [replace(s, signal=self.signal) for s in from_drift(slow, level)]
 
 
 class ZeroVariance(Detector):
@@ -68,13 +115,15 @@ class ZeroVariance(Detector):
         task is too hard, every further GPU-hour is wasted.
 
     How it is computed
-        From the first that is logged: the share; groups that pass and that fail; the spread of the
-        rewards; their extremes; recorded rollouts; a mean of exactly 0 of rewards that never are
-        negative. Rewards are equal up to a millionth of them: rounding leaves 1e-8, not 0. The
+        From the first that is logged: the share; groups that pass and that fail; groups dropped for
+        being flat; the spread of the rewards; their extremes; recorded rollouts; a mean of exactly
+        0 of rewards that never are negative. A share among the groups that are kept is turned into
+        one among all. Rewards are equal up to a millionth of them: rounding leaves 1e-8, not 0. The
         reward's range goes from its 5 % quantile, or 0 if that is lower, to its 95 % quantile. High
         is the part above `high`, unless the reward never changed or is at `nothing`; low is the
         part below `low`, and a reward at `nothing` where `nearly_all` groups are flat. A regime is
-        reported where most of five rows in a row are in it; `gap` rows do not part two episodes.
+        reported where most of five rows in a row are in it; `gap` rows do not part two episodes. It
+        begins where the drift of the share that leads to it set in.
 
     What to do
         Too hard: easier prompts, more rollouts per prompt, partial credit, and first of all test
@@ -84,7 +133,8 @@ class ZeroVariance(Detector):
     When it is wrong
         A run that has learnt its task shows 60 to 100 % flat groups: that is success and only info.
         A sparse start that passes is info. Where the spread of the whole batch is logged, flat
-        groups with different rewards are not seen.
+        groups with different rewards are not seen. Where the highest reward is not logged and all
+        are between 0 and 1, they are taken to reach 1.
 
     References
         Yu et al., DAPO (2025), on dynamic sampling. Shao et al., DeepSeekMath (2024), on group
@@ -102,6 +152,7 @@ class ZeroVariance(Detector):
         ("reward_mean",),
         ("samples",),
     )
+    stage = "groups"
     caused_by = (
         "TRUNCATION",
         "LENGTH_EXPLOSION",
@@ -121,6 +172,16 @@ class ZeroVariance(Detector):
     flat_share: float = knob(0.75, "share of flat groups otherwise", minimum=0.05, maximum=1)
     usual_share: float = knob(0.4, "share up to which a run had learnt from its groups", maximum=1)
 
+    gained = fixed(0.25, "part of what the reward could still win that makes flat groups success")
+    risen = fixed(1.5, "times what the run began with, from which a low reward is on its way")
+    lasting_poor = fixed(30, "rows from which a low reward with flat groups is a warning")
+    slow_share = fixed(0.5, "share of flat groups that a slow rise has got to")
+    slow_rise = fixed(0.3, "share by which it has risen since the run began")
+    width = fixed(8, "rows of which a slow rise is the mean")
+    first = fixed(0.05, "part of the run that is its beginning")
+    least_band = fixed(0.05, "share around that of the beginning that is no drift")
+    sigmas = fixed(3, "standard deviations of the share around it that are none, likewise")
+    slack = fixed(2, "rows back at the beginning that do not end the way back along a drift")
     low = fixed(0.3, "part of the reward's range below which it is low")
     high = fixed(0.7, "part of the reward's range above which it is high")
     nothing = fixed(0.05, "reward above the bottom of its range that is next to nothing")
@@ -133,59 +194,97 @@ class ZeroVariance(Detector):
     part = fixed(0.4, "part of an episode's rows with such a component at 0 that gets a mention")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
-        """The regimes in turn; rows of episodes that are too hard belong to no other."""
-        shares = next(_sources(run), None)
-        if shares is None:
+        """The regimes in turn; a row belongs to the first that it is an episode of."""
+        told = next(flat_and_reward(run, self.read), None)
+        if told is None:
             return
-        hard = self._too_hard(shares)
+        shares = _shares(*told)
         free = np.ones(len(shares.flat), dtype=np.bool_)
-        for stretch in hard:
-            free[stretch.core] = False
-        regimes = {
-            "too_hard": hard,
-            "mixed": self._mixed(shares, free),
-            "solved": self._solved(shares, free),
-        }
-        for variant, stretches in regimes.items():
+        quiet = True
+        for entry in self.rules():
+            stretches = entry.judge(self, shares, free.copy())
             for stretch in stretches:
-                yield self._finding(shares, stretch, variant)
-        if shares.signal.metric == "reward_mean" and not any(regimes.values()):
+                quiet = False
+                free[stretch.core] = False
+                yield self._finding(shares, stretch, entry.variant or "")
+        if shares.signal.metric == "reward_mean" and quiet:
             raise Inconclusive("only the mean reward is logged: nothing is known of its spread")
 
     @rule("too_hard")
-    def _too_hard(self, shares: _Shares) -> tuple[Stretch, ...]:
+    def _too_hard(self, shares: _Shares, _: BoolArray) -> list[Stretch]:
         """A share of `hard_share`, and the reward is low, or not high with a component at exactly 0
-        that had been above `earned`; up to two first rows with `nearly_all` flat and no high reward
-        belong to it. Critical if it does not pass, has a mean share of `most`, and takes all rows
-        or `lasting` of them. Otherwise a warning; info if it begins with the run and passes.
+        that had been above `earned`, or below `low` of the highest there can be and not `risen`; up
+        to two first rows with `nearly_all` flat belong to it. Critical if a floor does not pass, has
+        a mean share of `most`, and takes all rows or `lasting` of them; otherwise a warning; info if
+        it begins with the run and passes, or if a merely low reward is younger than `lasting_poor`.
         """
-        unpaid = shares.low | (shares.dead & ~shares.high)
-        bad = (shares.flat >= self.hard_share) & unpaid
+        bad = (shares.flat >= self.hard_share) & (shares.unpaid | shares.poor)
         opening = early(2, len(bad)) & (shares.flat >= self.nearly_all) & ~shares.high
-        return Judged(shares.signal, bad, departed=opening).persistent(gap=self.gap)
+        stretches = shares.judged(bad)
+        if stretches and opening[: stretches[0].start].all():
+            stretches[0] = stretches[0].starting(0)
+        return stretches
+
+    @rule("solved")
+    def _solved(self, shares: _Shares, free: BoolArray) -> list[Stretch]:
+        """A share of `flat_share` with a high reward that is near the highest there can be; only
+        the first episode is reported. The task is learnt. Info.
+        """
+        return [s for s in self._paid(shares, free) if _at_top(s)][:1]
+
+    @rule("saturated")
+    def _saturated(self, shares: _Shares, free: BoolArray) -> list[Stretch]:
+        """The same below the top, where the reward has `gained` meanwhile, or the groups were flat
+        from the first row on; only the first episode is reported. Info.
+        """
+        return [s for s in self._paid(shares, free) if self._earned(shares, s)][:1]
 
     @rule("mixed")
     def _mixed(self, shares: _Shares, free: BoolArray) -> list[Stretch]:
-        """A share of `flat_share` without a high reward, which is news to the run: its median share
-        was at most `usual_share` before, or all rows have `nearly_all` flat. Nothing is said after
-        a task that was too hard, nor of less than `lasting` rows that pass and of which only the
-        spread of the rewards is known. A warning.
+        """A share of `flat_share` without a high reward, or without a gain, which is news to the
+        run: its median share was at most `usual_share` before, or all rows have `nearly_all` flat.
+        Nothing is said after a task that was too hard, nor of less than `lasting` rows that pass
+        and of which only the spread of the rewards is known. A warning.
         """
-        bad = (shares.flat >= self.flat_share) & free & ~shares.high
-        stretches = Judged(shares.signal, bad).persistent(gap=self.gap)
+        bad = (shares.flat >= self.flat_share) & free
+        paid = [s for s in self._paid(shares, free) if _at_top(s) or self._earned(shares, s)]
+        for stretch in paid:
+            bad[stretch.core] = False
         return [
             stretch
-            for stretch in stretches
-            if free[: stretch.start].all() and self._news(shares, stretch)
+            for stretch in shares.judged(bad)
+            if free[: stretch.sure].all() and self._news(shares, stretch)
         ]
 
-    @rule("solved")
-    def _solved(self, shares: _Shares, free: BoolArray) -> tuple[Stretch, ...]:
-        """A share of `flat_share` with a high reward; only the first episode is reported. The task
-        is learnt. Info.
+    @rule("rising")
+    def _rising(self, shares: _Shares, free: BoolArray) -> list[Stretch]:
+        """A slow rise of the share, to `slow_share` and by `slow_rise` since the run began, on the
+        mean of `width` rows and for `lasting` rows to the end, while the reward has not `gained`
+        and is not near the highest there can be. A warning.
         """
-        bad = (shares.flat >= self.flat_share) & free & shares.high
-        return Judged(shares.signal, bad).persistent(gap=self.gap)[:1]
+        level = stats.rolling_mean(shares.flat, self.width)
+        bad = free & (level >= max(self.slow_share, shares.beginning + self.slow_rise))
+        return [
+            stretch
+            for stretch in shares.judged(bad)
+            if shares.exact
+            and stretch.end - stretch.sure >= self.lasting
+            and not stretch.recovered
+            and free[: stretch.sure].all()
+            and not _at_top(stretch)
+            and not self._earned(shares, stretch)
+        ]
+
+    def _paid(self, shares: _Shares, free: BoolArray) -> list[Stretch]:
+        """Episodes of flat groups with a high reward."""
+        return shares.judged((shares.flat >= self.flat_share) & free & shares.high)
+
+    def _earned(self, shares: _Shares, stretch: Stretch) -> bool:
+        """Whether groups went flat while the reward rose, or had always been flat."""
+        before = shares.last_usual(stretch.start)
+        return before is None or shares.reach.gained(
+            max(0, before - self.lasting_poor), stretch.end, self.gained
+        )
 
     def _news(self, shares: _Shares, stretch: Stretch) -> bool:
         """Whether flat groups are new to the run, or all that it ever had."""
@@ -195,45 +294,64 @@ class ZeroVariance(Detector):
             return not stretch.recovered and bool((shares.flat >= self.nearly_all).all())
         return stats.median(shares.flat[: stretch.start]) <= self.usual_share
 
-    def _severity(self, stretch: Stretch, share: float, variant: str) -> Severity:
-        if variant == "solved" or (stretch.start == 0 and stretch.recovered):
+    def _severity(self, shares: _Shares, stretch: Stretch, share: float, variant: str) -> Severity:
+        if variant in ("solved", "saturated") or (stretch.start == 0 and stretch.recovered):
             return Severity.INFO
+        if variant != "too_hard":
+            return Severity.WARNING
+        if shares.unpaid[stretch.core].mean() <= self.most:
+            return Severity.WARNING if len(stretch) >= self.lasting_poor else Severity.INFO
         long = len(stretch) >= min(self.lasting, len(stretch.signal))
-        lost = variant == "too_hard" and long and not stretch.recovered and share >= self.most
+        lost = long and not stretch.recovered and share >= self.most
         return Severity.CRITICAL if lost else Severity.WARNING
 
     def _finding(self, shares: _Shares, stretch: Stretch, variant: str) -> Finding:
         share = float(np.mean(shares.flat[stretch.rows]))
         reward = stats.median(shares.reward[stretch.rows])
-        limit = self.hard_share if variant == "too_hard" else self.flat_share
-        dead = variant == "too_hard" and shares.dead[stretch.rows].mean() > self.part
+        limit = {"too_hard": self.hard_share, "rising": self.slow_share}.get(variant)
         at = f" at a reward of {number(reward)}" if np.isfinite(reward) else ""
+        slow = stretch.start and stretch.sure - stretch.start >= self.lasting
+        before, now = shares.beginning, float(np.mean(shares.flat[stretch.core][-self.width :]))
+        what = f"{share:.0%} of the groups had rewards that are all equal"
+        if slow:
+            what = f"The share of groups of equal rewards rose from {before:.0%} to {now:.0%}"
         return finding(
             self,
             stretch,
-            f"{share:.0%} of the groups had rewards that are all equal{at}{SINCE}: "
-            f"{_TASK_DEAD if dead else _MEANING[variant]}.",
+            f"{what}{at}{SINCE}: {self._meaning(shares, stretch, variant)}.",
             variant=variant,
-            severity=self._severity(stretch, share, variant),
+            severity=self._severity(shares, stretch, share, variant),
             confidence=0.9 if shares.exact and len(stretch) >= 5 else 0.7,
             evidence=(
-                stretch.at_onset(limit if shares.exact else None),
-                stretch.in_all(share, None, "mean share of flat groups"),
+                stretch.at_onset((limit or self.flat_share) if shares.exact else None),
+                stretch.in_all(now, before, "share of flat groups in the end, and in the beginning")
+                if slow
+                else stretch.in_all(share, None, "mean share of flat groups"),
                 Evidence(
                     "reward_mean", None, reward, shares.best, note="median against the run's best"
                 )
                 if np.isfinite(reward)
                 else None,
             ),
-            remedies=_REMEDIES[variant],
+            remedies=_REMEDIES["mixed" if variant == "rising" else variant],
         )
 
+    def _meaning(self, shares: _Shares, stretch: Stretch, variant: str) -> str:
+        if variant != "too_hard":
+            return _MEANING[variant]
+        if shares.dead[stretch.core].mean() > self.part:
+            return "the task part of the reward is 0, nothing is learnt"
+        floor = shares.unpaid[stretch.core].mean() > self.most
+        return _MEANING["too_hard" if floor else "poor"]
 
-_TASK_DEAD = "the task part of the reward is 0, nothing is learnt"
+
 _MEANING = {
     "too_hard": "the reward is at its floor, nothing is learnt",
+    "poor": "most prompts are too hard to learn from, the reward is low and has not risen",
     "mixed": "they give no gradient",
+    "rising": "the share has risen slowly, without a gain of the reward; they give no gradient",
     "solved": "the task is solved, little is left to learn",
+    "saturated": "the reward is the best of this run, and little is left to learn from the groups",
 }
 _REMEDIES = {
     "too_hard": (
@@ -248,38 +366,11 @@ _REMEDIES = {
         "check that the reward can tell completions apart",
     ),
     "solved": ("use harder prompts, or stop here", "drop flat groups before the update"),
+    "saturated": ("drop flat groups before the update", "use other prompts, harder or easier ones"),
 }
 
 
 # --- what the run shows ---------------------------------------------------------------------------
-
-
-def _sources(run: RunContext) -> Iterator[_Shares]:
-    """The shares of flat groups from each source that tells them, best first."""
-    for signal, share in flat_shares(run):
-        yield _shares(signal, share, signal.beside("reward_mean"))
-    steps = sampled_steps(run.sample_steps(), ZeroVariance.read)
-    sampled = np.array([_flat_and_reward(run.rollouts(step)) for step in steps]).reshape(-1, 2)
-    known = np.isfinite(sampled[:, 0])
-    if known.any():
-        share, earned = sampled[known].T
-        signal = Signal(run, "samples", np.array(steps, dtype=np.int64)[known], share)
-        logged = run.series("reward_mean") is not None
-        yield _shares(signal, share, signal.beside("reward_mean") if logged else earned)
-    mean = Signal.logged(run, "reward_mean")
-    if mean and not (mean.values < 0).any():  # then a mean of 0 is a batch of zeros
-        yield _shares(mean, (mean.values == 0).astype(np.float64), mean.values)
-
-
-def _flat_and_reward(rollouts: Iterable[Rollout]) -> tuple[float, float]:
-    """Share of flat groups and mean reward of a step; NaN where there are none."""
-    rewards = [[item.reward or 0.0 for item in group] for group in groups(rollouts).values()]
-    equal_groups = [flat(group) for group in rewards if len(group) > 1]
-    every = [reward for group in rewards for reward in group]
-    return (
-        float(np.mean(equal_groups)) if equal_groups else math.nan,
-        float(np.mean(every)) if every else math.nan,
-    )
 
 
 def _shares(signal: Signal, share: FloatArray, reward: FloatArray) -> _Shares:
@@ -290,7 +381,14 @@ def _shares(signal: Signal, share: FloatArray, reward: FloatArray) -> _Shares:
     low |= nothing & (share >= detector.nearly_all)
     high = ~nothing & (reward > bottom + detector.high * (top - bottom))
     changed = equal(np.fmax.reduce(reward) - np.fmin.reduce(reward), top) == 0
-    return _Shares(signal, share, reward, low, high & changed, top, _dead(signal))
+    reach = Reach.of(signal, reward)
+    poor = reach.low(detector.low) & ~reach.risen(detector.risen)
+    return _Shares(signal, share, reward, reach, low, high & changed, poor, top, _dead(signal))
+
+
+def _at_top(stretch: Stretch) -> bool:
+    """Whether the reward has got near its top in the second half of an episode."""
+    return near_top(replace(stretch, sure=(stretch.sure + stretch.end) // 2))
 
 
 def _dead(signal: Signal) -> BoolArray:

@@ -92,6 +92,10 @@ def _state(finding: Finding) -> str:
     word = finding.state.replace("_", " ")
     if finding.state == "recovered":
         word += f" after {numbers.count(finding.last_bad_step)}"
+    if finding.attempt > 1 or finding.resolved_by is not None:
+        word += f", attempt {finding.attempt}"
+    if finding.resolved_by is not None:
+        word += f", resolved by attempt {finding.resolved_by}"
     return f"{word}, confidence {numbers.confidence(finding.confidence)}"
 
 

@@ -10,11 +10,14 @@
     [gate]
     fail_on = "critical"                 # critical | warning | info | never
     require = ["GRAD_PATHOLOGY"]         # must have been checked, or the gate does not pass
+    fail_on_resolved = false             # true: also for what a later attempt got past
 
-    [[waivers]]
+    [[waivers]]                          # covers findings of this detector, and no other
     detector = "TRUNCATION"
+    variant = "start"                    # only of this variant; default: of any
+    steps = [1, 500]                     # only if all of it is in these steps; default: wherever
     reason = "short cap on purpose"
-    until = 2027-01-31
+    until = 2027-01-31                   # the last day; default: without end
 
 Every key is checked; an unknown one is an error that names the nearest known one.
 """
@@ -32,25 +35,47 @@ from typing import Any, Self
 from rlprobe import catalog
 from rlprobe.detector import Detector
 from rlprobe.errors import ConfigError
-from rlprobe.findings import Severity
+from rlprobe.findings import Finding, Severity
 
 FILE = "rlprobe.toml"
 _KEYS = ("select", "ignore", "detectors", "knobs", "gate", "waivers")
-_GATE_KEYS = ("fail_on", "require")
-_WAIVER_KEYS = ("detector", "reason", "until")
+_GATE_KEYS = ("fail_on", "require", "fail_on_resolved")
+_WAIVER_KEYS = ("detector", "variant", "steps", "reason", "until")
 
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """A pathology that is known and accepted, why, and until when (None: without end)."""
+    """A pathology that is known and accepted, why, and until when.
+
+    Attributes:
+        until: the last day on which it holds; None: without end.
+        variant: the only variant that it covers; None: any.
+        steps: first and last step; a finding that is not wholly between them is not covered.
+    """
 
     detector: str
     reason: str
     until: datetime.date | None = None
+    variant: str | None = None
+    steps: tuple[int, int] | None = None
 
     def holds(self, today: datetime.date) -> bool:
         """Whether the waiver is still in force."""
         return self.until is None or today <= self.until
+
+    def covers(self, finding: Finding) -> bool:
+        """Whether it is about this finding; what follows from the finding is not covered."""
+        if finding.detector != self.detector or self.variant not in (None, finding.variant):
+            return False
+        first, last = self.steps or (finding.first_bad_step, finding.last_bad_step)
+        return first <= finding.first_bad_step and finding.last_bad_step <= last
+
+    @property
+    def what(self) -> str:
+        """What it covers, in words."""
+        variant = f":{self.variant}" if self.variant else ""
+        steps = f" in steps {self.steps[0]:,} to {self.steps[1]:,}" if self.steps else ""
+        return f"{self.detector}{variant}{steps}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +85,12 @@ class GatePolicy:
     Attributes:
         fail_on: lowest severity that fails; None: never.
         require: detectors that must have been able to judge.
+        fail_on_resolved: whether what a later attempt got past fails as well.
     """
 
     fail_on: Severity | None = Severity.CRITICAL
     require: tuple[str, ...] = ()
+    fail_on_resolved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +204,10 @@ def _gate(
 ) -> GatePolicy:
     _known(raw, _GATE_KEYS, f"{where}: gate")
     require = _ids(_words(raw, "require", where), detectors, where)
-    return GatePolicy(parse_fail_on(raw.get("fail_on", "critical")), require)
+    resolved = raw.get("fail_on_resolved", False)
+    if not isinstance(resolved, bool):
+        raise ConfigError(f"{where}: 'fail_on_resolved' must be true or false, not {resolved!r}")
+    return GatePolicy(parse_fail_on(raw.get("fail_on", "critical")), require, resolved)
 
 
 def parse_fail_on(word: str) -> Severity | None:
@@ -196,8 +226,26 @@ def _waiver(raw: Mapping[str, Any], detectors: Mapping[str, type[Detector]], whe
     _known(raw, _WAIVER_KEYS, f"{where}: waivers")
     if not raw.get("reason"):
         raise ConfigError(f"{where}: a waiver needs a reason")
-    _ids([raw.get("detector", "")], detectors, where)
+    (detector,) = _ids([raw.get("detector", "")], detectors, where)
     until = raw.get("until")
+    if isinstance(until, datetime.datetime):
+        until = until.date()
     if until is not None and not isinstance(until, datetime.date):
         raise ConfigError(f"{where}: 'until' must be a date like 2027-01-31, not {until!r}")
-    return Waiver(raw["detector"], raw["reason"], until)
+    variant, steps = raw.get("variant"), raw.get("steps")
+    known = {rule.variant for rule in detectors[detector].rules()}
+    if variant is not None and not known & {variant, "*"}:
+        listed = ", ".join(sorted(name for name in known if name)) or "none"
+        raise ConfigError(
+            f"{where}: {detector} has no variant {variant!r}", hint=f"It has {listed}."
+        )
+    return Waiver(detector, raw["reason"], until, variant, _steps(steps, where))
+
+
+def _steps(raw: object, where: str) -> tuple[int, int] | None:
+    if raw is None:
+        return None
+    whole = isinstance(raw, list) and [type(step) for step in raw] == [int, int]
+    if not whole or raw[0] > raw[1]:  # type: ignore[index]
+        raise ConfigError(f"{where}: 'steps' must be the first and the last step, not {raw!r}")
+    return raw[0], raw[1]  # type: ignore[index]

@@ -11,7 +11,17 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, dataclass_transform
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Protocol,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+)
 
 from rlprobe.errors import ConfigError, Inconclusive
 from rlprobe.findings import Evidence, Finding, Severity, State
@@ -19,6 +29,7 @@ from rlprobe.values import Attempt, Event, Rollout, Series
 
 __all__ = [
     "SECTIONS",
+    "STAGES",
     "Attempt",
     "Constant",
     "Detector",
@@ -32,6 +43,7 @@ __all__ = [
     "RunContext",
     "Series",
     "Severity",
+    "Stage",
     "State",
     "fixed",
     "knob",
@@ -43,12 +55,35 @@ T = TypeVar("T")
 Judge = TypeVar("Judge", bound=Callable[..., Any])
 
 
+Stage = Literal[
+    "machine",
+    "groups",
+    "advantage",
+    "reward",
+    "gradient",
+    "loss",
+    "policy",
+    "rollout",
+    "outcome",
+]
+STAGES: tuple[Stage, ...] = get_args(Stage)  # in the order in which trouble travels through a step
+
+
 class RunContext(Protocol):
-    """What a detector may ask of a run. Every series is of its lineage: the latest attempt wins."""
+    """What a detector may ask of a run. Every series is of its lineage: the latest attempt wins.
+
+    A run that was resumed is looked at more than once: as it is now, and as it was when an attempt
+    ended that a later one overtook; what came after that is then not there.
+    """
 
     @property
     def framework(self) -> str | None:
         """`trl`, `verl`, …; None when unknown."""
+        ...
+
+    @property
+    def algorithm(self) -> str | None:
+        """`GRPO`, `SFT`, `DPO`, …, as the run names it or its keys give it away."""
         ...
 
     @property
@@ -69,6 +104,11 @@ class RunContext(Protocol):
     @property
     def attempts(self) -> tuple[Attempt, ...]:
         """Launches into this directory, oldest first; empty when none are known."""
+        ...
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether this is the run as it was before a later attempt took over."""
         ...
 
     @property
@@ -102,6 +142,14 @@ class RunContext(Protocol):
 
     def rollouts(self, step: int) -> tuple[Rollout, ...]:
         """Rollouts recorded at a step, group by group."""
+        ...
+
+    def abandoned_steps(self) -> tuple[int, ...]:
+        """Steps from the first one on at which a launch was overtaken, with recorded rollouts."""
+        ...
+
+    def abandoned(self, step: int) -> tuple[Rollout, ...]:
+        """Rollouts that the latest of the launches recorded that were overtaken by that step."""
         ...
 
 
@@ -240,6 +288,11 @@ class Detector:
             ranks or more with values of their own) that together suffice. A name ending in `/*`
             asks for any metric of that family. An empty tuple means that the detector always runs.
         caused_by: ids of pathologies that may be the cause of this one.
+        stage: where in a training step it shows: `machine` (the launch, the ranks, the engine),
+            `groups` (how far rewards differ within a group), `advantage`, `reward` (on average, and
+            for what), `gradient`, `loss`, `policy` (KL, entropy, clipping), `rollout` (lengths,
+            repetition, the cache), `outcome`. Of two pathologies that may cause each other and
+            begin within two rows, the one of the earlier stage is the cause.
         facts_only: it knows only facts (a NaN, a crash) and no statistics: finding nothing does
             not yet mean that the run was judged.
     """
@@ -248,6 +301,7 @@ class Detector:
     severity: ClassVar[Severity]
     needs: ClassVar[tuple[tuple[str, ...], ...]] = ()
     caused_by: ClassVar[tuple[str, ...]] = ()
+    stage: ClassVar[Stage] = "outcome"
     facts_only: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
@@ -255,7 +309,7 @@ class Detector:
         for name, item in vars(cls).items():
             if isinstance(item, dataclasses.Field) and cls.__annotations__.get(name) == "float":
                 item.default = float(item.default)  # type: ignore[arg-type]
-        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Yield one finding per episode: by default, those of every rule in turn.

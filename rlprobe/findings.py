@@ -100,6 +100,11 @@ class Finding:
         excerpt: the first metric that was logged, around the onset; None if none was, or not from
             there on. Set by the engine, and no part of what makes two findings equal.
         onset_logged: whether `first_bad_step` is a step of the run's log; set by the engine.
+        attempt: the launch that shows it: the one whose row it begins at, or a later one if the
+            rows up to the end of that one did not tell it yet. Set by the engine, where a detector
+            has not (0).
+        resolved_by: the later attempt that went back before it and is clean past it; None where it
+            is part of the run as it is, or where no later attempt has passed it. Set by the engine.
     """
 
     detector: str
@@ -119,13 +124,19 @@ class Finding:
     statement: str = ""
     excerpt: Excerpt | None = field(default=None, compare=False)
     onset_logged: bool = field(default=False, compare=False)
+    attempt: int = 0
+    resolved_by: int | None = None
 
     @property
     def key(self) -> str:
-        """Identity within one report: `DETECTOR[:variant]@first_bad_step[/metric]`."""
+        """Identity within one report: `DETECTOR[:variant]@first_bad_step[/metric][#attempt]`.
+
+        The attempt is left out where it is the first.
+        """
         variant = f":{self.variant}" if self.variant else ""
         metric = f"/{self.metrics[0]}" if self.metrics else ""
-        return f"{self.detector}{variant}@{self.first_bad_step}{metric}"
+        attempt = f"#{self.attempt}" if self.attempt > 1 else ""
+        return f"{self.detector}{variant}@{self.first_bad_step}{metric}{attempt}"
 
     def __repr__(self) -> str:
         from rlprobe import _display
@@ -175,10 +186,12 @@ class Incident:
 
     Attributes:
         root: `key` of the root finding.
-        severity: the highest severity in the chain.
+        severity: the highest severity in the chain, of what is not resolved where something is not.
         last_good_step: last logged step before the root's onset; None when the run began bad.
         ended_run: whether the run died of it.
         story: one paragraph that an engineer would send to the team.
+        attempt: the root's.
+        resolved_by: the later attempt that went back before all of it and is clean past it.
     """
 
     root: str
@@ -188,6 +201,8 @@ class Incident:
     restore: Restore | None
     ended_run: bool
     story: str
+    attempt: int = 1
+    resolved_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

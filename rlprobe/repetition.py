@@ -7,6 +7,7 @@ count.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from rlprobe.values import BoolArray, IntArray
 N = 8  # tokens of an n-gram
 MOST_REPEATS = 3  # an n-gram may come so many times
 COVERED = 0.5  # share of a text that looping n-grams fill: a loop, too, however short the text
+ANSWER_REPEATS = 6  # outside the reasoning, where tables, code and lists repeat what they must
+RUN = 100  # tokens in a row of looping n-grams that are a loop in an answer, however long it is
 LONG_WORD = 24  # characters; longer "words" are text without spaces, and go by characters
 
 _Codes = NDArray[np.uint64]
@@ -52,14 +55,36 @@ def loops(
     grams = _grams(text_or_tokens, n)
     if _most(grams, n) > max_repeats:
         return True
-    counts = np.diff(grams.edges)
-    looping = grams.places[np.repeat(counts > max_repeats, counts)]
-    if not len(looping):
+    covered = _covered(grams, n, max_repeats)
+    return bool(covered.any() and covered.mean() >= COVERED)
+
+
+def loops_in_answer(text: str) -> bool:
+    """Whether an answer says the same again and again, one time right after the other.
+
+    Some n-gram comes more than `ANSWER_REPEATS` times, and such n-grams follow each other without
+    a break over half of the text, or over `RUN` tokens. Numbers are no words here: a grid of them,
+    a table and code may repeat themselves.
+    """
+    ids, words = _text_ids(text, numbers=False)
+    grams = _grams_of(ids, words, N)
+    if _most(grams, N) <= ANSWER_REPEATS:
         return False
-    covered = np.zeros(grams.tokens, dtype=np.bool_)
-    for offset in range(n):
-        covered[looping + offset] = True
-    return bool(covered.mean() >= COVERED)
+    covered = _covered(grams, N, ANSWER_REPEATS)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], covered, [False]))))
+    longest = int((edges[1::2] - edges[::2]).max(initial=0))
+    return longest >= min(RUN, COVERED * grams.tokens)
+
+
+def loops_in_completion(text: str, most: int | None = None) -> bool:
+    """Whether a completion loops: inside any block of its reasoning, or outside of them.
+
+    Args:
+        most: characters of the end of each part that are read; default all.
+    """
+    blocks, answer = parts_of(text)
+    cut = slice(None if most is None else -most, None)
+    return any(loops(block[cut]) for block in blocks) or loops_in_answer(answer[cut])
 
 
 def most_repeats(text_or_tokens: str | Sequence[int] | NDArray[Any], n: int = N) -> int:
@@ -99,13 +124,32 @@ def block_of(text: str, tag: str = "think") -> str:
     return (rest if opened else text).partition(f"</{tag}>")[0] or text
 
 
+def parts_of(text: str, tag: str = "think") -> tuple[list[str], str]:
+    """What stands in each block of a tag, and what stands outside of them, together.
+
+    As `block_of`; the whole text is the one block where the tag is nowhere.
+    """
+    pieces = re.split(f"(</?{tag}>)", text)
+    if len(pieces) == 1:
+        return [text], ""
+    inside = pieces[1].startswith("</")
+    blocks, outside = list[str](), list[str]()
+    for piece, mark in zip(pieces[::2], ["", *pieces[1::2]], strict=True):
+        inside = not mark.startswith("</") if mark else inside
+        (blocks if inside else outside).append(piece)
+    return [block for block in blocks if block.strip()][-_MOST_BLOCKS:], "\n".join(outside)
+
+
 # --- n-grams --------------------------------------------------------------------------------------
 
 
 def _grams(source: str | Sequence[int] | NDArray[Any], n: int) -> _Grams:
     if n < 1:
         raise UsageError(f"Couldn't count n-grams of 'n' {n}: must be at least 1")
-    ids, words = _text_ids(source) if isinstance(source, str) else _token_ids(source)
+    return _grams_of(*(_text_ids(source) if isinstance(source, str) else _token_ids(source)), n)
+
+
+def _grams_of(ids: _Codes, words: BoolArray, n: int) -> _Grams:
     if len(ids) < n:
         return _Grams(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64), len(ids))
     hashes = _window_hashes(ids, n)
@@ -127,6 +171,16 @@ def _window_hashes(ids: _Codes, n: int) -> _Codes:
     for offset in range(n):
         hashes = hashes * np.uint64(0xBF58476D1CE4E5B9) + mixed[offset : offset + size]
     return hashes
+
+
+def _covered(grams: _Grams, n: int, max_repeats: int) -> BoolArray:
+    """The tokens that n-grams fill which come more often than that."""
+    counts = np.diff(grams.edges)
+    looping = grams.places[np.repeat(counts > max_repeats, counts)]
+    covered = np.zeros(grams.tokens, dtype=np.bool_)
+    for offset in range(n if len(looping) else 0):
+        covered[looping + offset] = True
+    return covered
 
 
 def _most(grams: _Grams, n: int) -> int:
@@ -152,6 +206,7 @@ def apart(places: Sequence[int], n: int) -> int:
 
 # --- tokens ---------------------------------------------------------------------------------------
 
+_MOST_BLOCKS = 8  # of reasoning that are read, from the end
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 over the golden ratio: a multiplicative hash
 _ODD = np.array([2 * i + 1 for i in range(64)], dtype=np.uint64) * _FACTOR
 _ODD ^= _ODD >> np.uint64(29)
@@ -171,8 +226,12 @@ def _token_ids(source: Sequence[int] | NDArray[Any]) -> tuple[_Codes, BoolArray]
     return array.astype(np.int64).astype(np.uint64), np.ones(len(array), dtype=np.bool_)
 
 
-def _text_ids(text: str) -> tuple[_Codes, BoolArray]:
-    """Hashes of the tokens of a text, and which of them are words rather than marks."""
+def _text_ids(text: str, *, numbers: bool = True) -> tuple[_Codes, BoolArray]:
+    """Hashes of the tokens of a text, and which of them are words rather than marks.
+
+    Args:
+        numbers: whether they count as words.
+    """
     codes = _codes(text)
     starts, space, letter = _cut(codes)
     if not len(starts):
@@ -181,7 +240,9 @@ def _text_ids(text: str) -> tuple[_Codes, BoolArray]:
     begun[starts] = starts
     place = np.arange(len(codes)) - np.maximum.accumulate(begun)  # inside its word
     mixed = np.where(space, np.uint64(0), (codes + np.uint64(1)) * _ODD[place % 64])
-    return np.add.reduceat(mixed, starts), letter[starts]
+    first = codes[starts]
+    words = letter[starts] & (numbers | (first < ord("0")) | (first > ord("9")))
+    return np.add.reduceat(mixed, starts), words
 
 
 def _codes(text: str) -> _Codes:

@@ -10,11 +10,13 @@ A mask is a boolean array over rows; an `Episode` is a stretch of rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from rlprobe import order_statistics
+from rlprobe.order_statistics import SortedWindow
 
 if TYPE_CHECKING:
     from rlprobe import values as _values
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 SIGMA_PER_MAD = 1.4826  # of a normal distribution
 SIGMA_PER_IQR = 0.7413
+SIGMA_PER_MEAN = 1.2533  # of the mean absolute deviation
 NOISE_ROWS = 10_000  # rows that the scatter of a whole series is taken from
 MOST_EPISODES = 24  # nobody reads more of one kind
 MAX_BLOCKS = 256  # a baseline is computed per block of rows, so that its cost stays linear
@@ -82,13 +85,13 @@ def logs(values: FloatArray, floor: float) -> FloatArray:
 def median(values: FloatArray) -> float:
     """Median of the finite values; NaN if there are none."""
     kept = values[np.isfinite(values)]
-    return float(np.median(kept)) if len(kept) else math.nan
+    return order_statistics.median(kept) if len(kept) else math.nan
 
 
 def quantile(values: FloatArray, share: float) -> float:
     """Quantile of the finite values; NaN if there are none."""
     kept = values[np.isfinite(values)]
-    return float(np.quantile(kept, share)) if len(kept) else math.nan
+    return order_statistics.quantile(kept, share) if len(kept) else math.nan
 
 
 def robust_std(values: FloatArray) -> float:
@@ -208,31 +211,21 @@ def _walk(
 ) -> tuple[FloatArray, FloatArray]:
     """Baseline before each block, learning from block to block (at most `blocks` of them)."""
     centers, spreads = np.full(len(middles), np.nan), np.full(len(middles), np.nan)
-    learnt: list[float] = []
-    inners: list[float] = []
-    center, sigma = math.nan, math.nan
+    learnt, inners = SortedWindow(window), SortedWindow(window)
+    center, sigma, count = math.nan, math.nan, 0
     for block, (middle, width) in enumerate(zip(middles.tolist(), inner.tolist(), strict=True)):
-        if len(learnt) >= warmup:
+        if count >= warmup:
             centers[block], spreads[block] = center, sigma
         if math.isnan(middle):
             continue
-        if len(learnt) >= warmup and not center - below <= middle <= center + above:
+        if count >= warmup and not center - below <= middle <= center + above:
             continue
-        learnt.append(middle)
-        inners.append(width)
-        center, sigma = _level(learnt[-window:], inners[-window:])
+        count += 1
+        learnt.add(middle)
+        inners.add(width)
+        center = learnt.median
+        sigma = math.hypot(SIGMA_PER_MAD * learnt.deviation(center), inners.median)
     return centers, spreads
-
-
-def _level(learnt: Sequence[float], inners: Sequence[float]) -> tuple[float, float]:
-    center = _middle(sorted(learnt))
-    between = SIGMA_PER_MAD * _middle(sorted([abs(value - center) for value in learnt]))
-    return center, math.hypot(between, _middle(sorted(inners)))
-
-
-def _middle(ordered: Sequence[float]) -> float:
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 # --- episodes -------------------------------------------------------------------------------------
@@ -346,6 +339,54 @@ def drift_onset(z: FloatArray, row: int, *, allowance: float = 1.0, reach: int =
     return min(row, first + lowest)
 
 
+def descent_onset(values: FloatArray, row: int, *, reach: int = 32) -> int:
+    """Row at which the fall that leads to `row` began.
+
+    Two lines are laid through `reach` rows (least squares): a level and a slope that begins
+    somewhere, or two levels. Where they fit no better than one line, the fall is older, or hidden
+    in the scatter, and twice as many rows are taken. An earlier level, higher and left long ago, is
+    so left out of sight.
+
+    Args:
+        values: finite.
+        row: a row that the fall has reached; best some rows after the first that is sure.
+    """
+    sigma = float(np.nan_to_num(noise(values)))
+    while True:
+        first = max(0, row + 1 - reach)
+        part = values[first : row + 1]
+        size = float(np.abs(part).max()) or 1.0
+        slopes, levels = _falls(part / size)
+        best = max(float(slopes.max()), float(levels.max()))
+        surplus = best - float(slopes[0])
+        if first == 0 or surplus > 16 * (sigma / size) ** 2 + 1e-9:
+            break
+        reach *= 2
+    sloping = float(slopes.max()) >= float(levels.max())
+    return min(row, first + 1 + int(np.argmax(slopes if sloping else levels)))
+
+
+def _falls(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """By how much a slope, or a lower level, from after each row on reduces the squares; 0 for up.
+
+    The last row has none; a single value has 0.
+    """
+    count = len(values)
+    if count < 2:
+        return np.zeros(1), np.zeros(1)
+    centred = values - values.mean()
+    after = np.cumsum(centred[::-1])[::-1][1:]  # sums of what comes after each row
+    rows = np.arange(count, dtype=np.float64)
+    moments = np.cumsum((rows * centred)[::-1])[::-1][1:]
+    left = np.arange(count - 1, 0, -1, dtype=np.float64)  # rows after each row
+    across = moments - rows[:-1] * after
+    total = left * (left + 1) / 2
+    spread = total * (2 * left + 1) / 3 - total**2 / count
+    slopes = np.where(across < 0, across**2 / spread, 0.0)
+    levels = np.where(after < 0, after**2 * count / (left * (count - left)), 0.0)
+    return slopes, levels
+
+
 def change_point(values: FloatArray) -> int | None:
     """First row of the second part when the series is best cut in two by level; None below 4 rows.
 
@@ -370,6 +411,18 @@ def noise(values: FloatArray) -> float:
     """Scatter from row to row, as a standard deviation; a trend or a step does not enter it."""
     steps = np.abs(np.diff(values))[:: max(1, len(values) // NOISE_ROWS)]
     return SIGMA_PER_MAD * median(steps) / math.sqrt(2)
+
+
+def past_quantile(values: FloatArray, share: float, blocks: int = 64) -> FloatArray:
+    """Quantile of the finite values before each row's block; NaN where there are none.
+
+    Args:
+        blocks: upper limit of the number of blocks, so that the cost stays linear.
+    """
+    size = max(1, math.ceil(len(values) / blocks))
+    starts = range(0, len(values), size)
+    levels = [quantile(values[: start : max(1, start // NOISE_ROWS)], share) for start in starts]
+    return _per_row(np.array(levels), size, len(values))
 
 
 def scatter(values: FloatArray) -> FloatArray:

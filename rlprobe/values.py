@@ -5,8 +5,9 @@ Everything that travels from a recording or a log to a detector is one of these 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,22 @@ class Attempt:
     ended: str = "unknown"
     started: float = float("nan")
     world_size: int = 1
+
+
+def two_counters(attempts: Sequence[Attempt]) -> bool:
+    """Whether these are no launches: steps go back again and again, two counters in one file.
+
+    A launch goes back to the newest checkpoint, or far less than it has gained: of four that each
+    begin later than the one before, most lose less than they keep. Of two counters in one file, the
+    higher one seems to be lost nearly whole each time.
+    """
+    known = [(x.first_step, x.last_step) for x in attempts]
+    spans = [(first, last) for first, last in known if first is not None and last is not None]
+    begins = [first for first, _ in spans]
+    if len(spans) < 4 or any(one >= two for one, two in pairwise(begins[1:])):
+        return False
+    lost = sum(last - two > two - first for (first, last), (two, _) in pairwise(spans))
+    return 2 * lost > len(spans) - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from rlprobe.config import Config
 from rlprobe.errors import ConfigError
 from rlprobe.findings import Severity
 
+WAIVER = "[[waivers]]\ndetector = 'KL_BLOWUP'\nreason = 'x'\n"
+
 
 def load(tmp_path: Path, text: str) -> Config:
     path = tmp_path / "rlprobe.toml"
@@ -27,6 +29,7 @@ def test_the_documented_sample_is_valid(tmp_path: Path) -> None:
     assert config.knobs == {"GRAD_PATHOLOGY": {"spike_ratio": 20.0}}
     assert config.gate.fail_on is Severity.CRITICAL
     assert config.waivers[0].until == datetime.date(2027, 1, 31)
+    assert config.waivers[0].what == "TRUNCATION:start in steps 1 to 500"
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,10 @@ def test_the_documented_sample_is_valid(tmp_path: Path) -> None:
         ("[gate]\nfail_on = 'bad'", "'bad'", ""),
         ("[[waivers]]\ndetector = 'KL_BLOWUP'", "needs a reason", ""),
         ("[[waivers]]\ndetector = 'KL_BLOWUP'\nreason = 'x'\nuntil = 'y'", "must be a date", ""),
+        (WAIVER + "variant = 'jumping'", "KL_BLOWUP has no variant 'jumping'", "It has "),
+        (WAIVER + "steps = [9, 1]", "'steps' must be the first and the last step", ""),
+        (WAIVER + "steps = [1.5, 9]", "'steps' must be the first and the last step", ""),
+        ("[gate]\nfail_on_resolved = 1", "must be true or false, not 1", ""),
         ("x = [", "Couldn't read configuration", ""),
     ],
 )
@@ -62,3 +69,8 @@ def test_the_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert Config.load().ignore == ("KL_BLOWUP",)
     with pytest.raises(ConfigError, match="nothing"):
         Config.load(tmp_path / "nothing.toml")
+
+
+def test_a_waiver_may_end_at_a_time_of_day(tmp_path: Path) -> None:
+    config = load(tmp_path, WAIVER + "until = 2027-01-31T12:00:00")
+    assert config.waivers[0].until == datetime.date(2027, 1, 31)

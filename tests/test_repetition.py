@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlprobe.errors import UsageError
-from rlprobe.repetition import block_of, loops, most_repeats, tokens_of
+from rlprobe.repetition import (
+    block_of,
+    loops,
+    loops_in_completion,
+    most_repeats,
+    parts_of,
+    tokens_of,
+)
 
 
 def counted(tokens: list[int], n: int) -> int:
@@ -101,3 +108,53 @@ def test_what_is_no_text_is_told() -> None:
         loops("text", n=0)
     with pytest.raises(UsageError, match="'text' 5"):
         tokens_of(5)  # type: ignore[arg-type]
+
+
+SENTENCE = "and so the sum of both sides is equal to the first number again. "
+
+
+def words(seed: int, count: int = 60) -> str:
+    rng = np.random.default_rng(seed)
+    return " ".join(f"w{number}" for number in rng.integers(0, 400, count))
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks", "outside"),
+    [
+        ("a b", ["a b"], ""),
+        ("<think>a</think>b", ["a"], "\nb"),
+        ("a</think>b", ["a"], "b"),
+        ("a<think>b", ["b"], "a"),
+        ("<think>a</think>b<think>c</think>d", ["a", "c"], "\nb\nd"),
+        ("<think></think>a", [], "\na"),
+    ],
+)
+def test_blocks_and_what_is_outside_of_them(text: str, blocks: list[str], outside: str) -> None:
+    assert parts_of(text) == (blocks, outside)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_loop_anywhere_in_a_completion_is_found(seed: int) -> None:
+    begun = f"<think>{words(seed)}</think>"
+    assert not loops_in_completion(f"{begun}<answer>{words(seed + 100)}</answer>")
+    assert loops_in_completion(f"{begun}<think>{SENTENCE * 5}</think><answer>1</answer>")
+    assert loops_in_completion(f"{begun}{SENTENCE * 10}")
+    assert loops_in_completion(f"{begun}<answer>{words(seed + 100, 400)} {SENTENCE * 12}</answer>")
+    assert loops_in_completion(f"{begun}<answer>{'so ' * 90}</answer>")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "0 0 0 0 1 0 0 0\n" * 12,
+        "".join(f"| {i} | the name of it | {i * 3} |\n" for i in range(40)),
+        "".join(f"{i}. The value of the element is then {i * i}.\n" for i in range(40)),
+        "".join(f"assert solution({i}, {i + 1}) == {2 * i + 1}\n" for i in range(40)),
+        '{"type": "text", "value": 1},\n' * 20,
+        "<td></td><td></td><td></td>\n" * 20,
+        "- - - - - - - -\n" * 20,
+        SENTENCE * 3,
+    ],
+)
+def test_an_answer_may_repeat_what_it_must(answer: str) -> None:
+    assert not loops_in_completion(f"<think>{words(0)}</think><answer>{answer}</answer>")

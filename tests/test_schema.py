@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from rlprobe import schema
+from rlprobe import naming, schema
 
 
 def test_tables_have_arrow_types_for_every_column() -> None:
@@ -19,7 +19,7 @@ def test_tables_have_arrow_types_for_every_column() -> None:
 
 
 def test_every_alias_points_into_the_vocabulary() -> None:
-    for framework, aliases in schema.aliases().items():
+    for framework, aliases in naming.every().items():
         for key, name in aliases.exact.items():
             assert schema.metric(name), f"{framework}: {key} -> {name} is not in the vocabulary"
         for _, target in aliases.patterns:
@@ -51,16 +51,16 @@ def test_families() -> None:
     ],
 )
 def test_trl_keys(key: str, name: str | None) -> None:
-    assert schema.aliases()["trl"].canonical(key) == name
+    assert naming.every()["trl"].canonical(key) == name
 
 
 def test_the_framework_is_told_by_its_keys() -> None:
-    assert schema.detect_framework(["loss", "train/frac_reward_zero_std"]) == "trl"
-    assert schema.detect_framework(["loss", "accuracy"]) is None
+    assert naming.detect_framework(["loss", "train/frac_reward_zero_std"]) == "trl"
+    assert naming.detect_framework(["loss", "accuracy"]) is None
 
 
 def test_of_two_keys_of_one_metric_the_better_counts_where_it_was_logged() -> None:
-    trl = schema.aliases()["trl"]
+    trl = naming.every()["trl"]
     both = np.array([True, True])
     columns = {
         "clip_ratio/region_mean": (np.array([0.2, 0.4]), np.array([True, False])),
@@ -87,7 +87,7 @@ def test_of_two_keys_of_one_metric_the_better_counts_where_it_was_logged() -> No
 def test_a_number_is_read_as_an_array_is(
     key: str, logged: float, name: str, value: float | None
 ) -> None:
-    aliases = schema.aliases()["megatron"]
+    aliases = naming.every()["megatron"]
     ((one, (number, there)),) = aliases.apply({key: (logged, True)}).items()
     ((many, (values, valid)),) = aliases.apply(
         {key: (np.array([logged]), np.array([True]))}
@@ -99,7 +99,7 @@ def test_a_number_is_read_as_an_array_is(
 
 
 def test_plans_are_kept_and_bounded() -> None:
-    aliases = schema.aliases()["generic"]
+    aliases = naming.every()["generic"]
     assert aliases.plan(("loss", "kl")) is aliases.plan(("loss", "kl"))
     for number in range(1500):
         aliases.plan((f"key {number}",))

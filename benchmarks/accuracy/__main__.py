@@ -1,4 +1,4 @@
-"""Run the fault lab: python -m benchmarks.accuracy [--seeds N] [--steps 300] [--only FAULT].
+"""Run the fault lab: python -m benchmarks.accuracy [--seeds N] [--steps 140] [--only FAULT].
 
 Each run is trained once per output directory; a second call with the same `--out` only scans.
 """
@@ -7,55 +7,27 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
-import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.accuracy import peers
-from benchmarks.accuracy.faults import FAULTS, Fault
+from benchmarks.accuracy.faults import FAULTS
 from benchmarks.accuracy.scoring import Alarm, Score, score, table
+from benchmarks.accuracy.trials import Trial, prepare, trained
 from rlprobe.errors import RlprobeError
 from rlprobe.findings import ScanReport, Severity
 from rlprobe.importers import open_runs
 from rlprobe.scan.engine import scan
 
-ENVIRONMENT = {
-    **os.environ,
-    "ACCELERATE_USE_CPU": "true",
-    "HF_DATASETS_OFFLINE": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_HUB_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1",
-    "PYTHONWARNINGS": "ignore",
-    "TOKENIZERS_PARALLELISM": "false",
-    "TRANSFORMERS_OFFLINE": "1",
-    "TRL_EXPERIMENTAL_SILENCE": "1",
-}
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One run of the lab: a fault with a seed, at a step."""
-
-    fault: Fault
-    seed: int
-    at: int
-    steps: int
-    out: Path
-
-    @property
-    def log(self) -> Path:
-        return self.out / "trainer_state.json"
-
 
 def main() -> None:
     given = _arguments()
+    prepare()
     out = given.out or Path(tempfile.mkdtemp(prefix="fault-lab-"))
     chosen = [fault for fault in FAULTS if not given.only or fault.name in given.only]
     trials = [
@@ -66,12 +38,14 @@ def main() -> None:
             given.steps,
             out / f"{fault.name}-{seed}",
         )
-        for seed in range(given.seeds)
+        for seed in range(given.first_seed, given.first_seed + given.seeds)
         for fault in chosen
     ]
     with ThreadPoolExecutor(given.jobs) as pool:
-        for trial in pool.map(_trained, trials):
-            print(f"trained {trial.out.name}", file=sys.stderr, flush=True)
+        for trial in pool.map(trained, trials):
+            print(f"{time.strftime('%H:%M')} trained {trial.out.name}", file=sys.stderr, flush=True)
+    if given.train_only:
+        return
     others = peers.installed()
     missing = "" if others else " (no peer is installed)"
     print(f"\n{len(trials)} runs of {given.steps} steps in {out}{missing}\n")
@@ -84,8 +58,10 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=140)
     parser.add_argument("--only", action="append", choices=[fault.name for fault in FAULTS])
+    parser.add_argument("--train-only", action="store_true", help="say nothing about the runs")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, help="keep the runs here, and use those already there")
     parser.add_argument("--json", type=Path, help="write the scores here, too")
@@ -94,40 +70,7 @@ def _arguments() -> argparse.Namespace:
 
 def _step_of_fault(steps: int, seed: int) -> int:
     """After the run has learnt its task; not the same step with each seed."""
-    return steps // 2 + 7 * seed
-
-
-# --- training -------------------------------------------------------------------------------------
-
-
-def _trained(trial: Trial) -> Trial:
-    if trial.log.exists():
-        return trial
-    shutil.rmtree(trial.out, ignore_errors=True)
-    for arguments in _launches(trial):
-        _prepare(trial, resumed="--resume" in arguments)
-        command = [sys.executable, "-m", "benchmarks.accuracy.training", str(trial.out), *arguments]
-        with (trial.out / "output.txt").open("ab") as output:
-            subprocess.run(
-                command, env=ENVIRONMENT, stdout=output, stderr=output, check=False, timeout=1200
-            )
-    return trial
-
-
-def _launches(trial: Trial) -> Iterator[list[str]]:
-    common = ["--seed", str(trial.seed), "--steps", str(trial.steps), *trial.fault.options]
-    if not trial.fault.restarts:
-        yield [*common, "--fault", trial.fault.name, "--at", str(trial.at)]
-        return
-    yield [*common, "--stop", str(trial.at)]
-    yield [*common, "--resume", str(trial.out / f"checkpoint-{trial.at}")]
-
-
-def _prepare(trial: Trial, *, resumed: bool) -> None:
-    trial.out.mkdir(parents=True, exist_ok=True)
-    if resumed and trial.fault.name == "lost_optimizer":
-        for name in ("optimizer.pt", "scheduler.pt"):
-            (trial.out / f"checkpoint-{trial.at}" / name).unlink(missing_ok=True)
+    return steps // 2 + 7 * (seed % 5)
 
 
 # --- scans ----------------------------------------------------------------------------------------

@@ -23,7 +23,8 @@ class Score:
 
     Attributes:
         detected: an expected alarm came; for a healthy run, nothing came.
-        error: rows between the first bad step and the nearest expected alarm, or None.
+        error: rows between the first bad step and the nearest expected alarm, or None; 0 for what
+            shows late.
         early: alarms clearly before the fault, or on a healthy run: false ones.
         extra: what else was said from the fault on; consequences, mostly.
     """
@@ -53,6 +54,8 @@ def score(
     rest = [item for item in alarms if item not in early]
     hits = [item for item in rest if not by_class or item.what.split(":")[0] in fault.expected]
     steps = [abs(item.step - at) for item in hits if item.step is not None]
+    if fault.slow:
+        steps = [0 for _ in steps]
     return Score(
         tool=tool,
         fault=fault.name,

@@ -12,10 +12,12 @@ import typer
 
 from rlprobe import __version__, environment
 from rlprobe.cli.output import complain, silence
+from rlprobe.cli.plain_values import without_validators
 from rlprobe.errors import RlprobeError
 from rlprobe.exit_codes import COULD_NOT_JUDGE, INTERRUPTED, PASSED, UNREADABLE
 
 PURPOSE = "flight recorder and doctor for RL fine-tuning runs"
+HELP = ("-h", "--help")
 # Verb -> module of this package, in the order of the help. The function has the module's name.
 VERBS = {
     "record": "record",
@@ -40,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         _tolerate(stream)
     try:
-        code = application()(words or ["--help"], prog_name="rlprobe", standalone_mode=False)
+        command = without_validators(typer.main.get_command(application()), HELP)
+        code = command(words or ["--help"], prog_name="rlprobe", standalone_mode=False)
     except RlprobeError as error:
         complain(error)
         return UNREADABLE
@@ -61,7 +64,7 @@ def application() -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         add_completion=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": list(HELP)},
     )
     app.callback()(_options)
     for verb, module in VERBS.items():

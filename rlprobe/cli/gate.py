@@ -21,11 +21,12 @@ def gate(
 ) -> int:
     """Judge runs by the project's policy.
 
-    The exit code is the verdict.
+    The exit code is the verdict. Every finding counts for itself: a waiver covers no other.
     """
     from rlprobe.cli.output import emit, layout
     from rlprobe.cli.scanning import configuration, places, scan_all
     from rlprobe.config import parse_fail_on
+    from rlprobe.exit_codes import UNREADABLE
     from rlprobe.gate import judge
     from rlprobe.report.reporter import reporter
 
@@ -37,7 +38,8 @@ def gate(
     shape = layout(output, no_color=no_color, several=len(wanted) > 1, quiet=quiet)
     writer = reporter(format_, shape)
     scans = scan_all(wanted, settings)
-    judged = judge(scans.reports, policy, settings.waivers)
-    if scans.reports:
-        emit(writer.render(scans.reports, judged), output)
-    return scans.exit_code(judged.exit_code)
+    judged = judge(scans.reports, policy, settings.waivers, unread=scans.unread)
+    if not scans.reports:
+        return UNREADABLE
+    emit(writer.render(scans.reports, judged), output)
+    return judged.exit_code

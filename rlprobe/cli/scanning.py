@@ -20,14 +20,14 @@ from rlprobe.store.run import Run
 
 @dataclass
 class Scans:
-    """What could be scanned, and whether some path could not be read."""
+    """What could be scanned, and the paths that could not be read."""
 
     reports: list[ScanReport] = field(default_factory=list)
-    unreadable: bool = False
+    unread: list[str] = field(default_factory=list)
 
     def exit_code(self, judged: int) -> int:
         """The judgement's own code, unless a path could not be read."""
-        return UNREADABLE if self.unreadable or not self.reports else judged
+        return UNREADABLE if self.unread or not self.reports else judged
 
 
 def configuration(
@@ -68,7 +68,7 @@ def scan_all(places: Sequence[str], config: Config) -> Scans:
         try:
             runs = open_runs(place)
         except InputError as error:
-            _pass_over(error, done)
+            _pass_over(place, error, done)
             continue
         for run in runs:
             _scan_into(done, run, config)
@@ -79,9 +79,9 @@ def _scan_into(done: Scans, run: Run, config: Config) -> None:
     try:
         done.reports.append(scan(run, config))
     except InputError as error:
-        _pass_over(error, done)
+        _pass_over(run.info.path, error, done)
 
 
-def _pass_over(error: InputError, done: Scans) -> None:
+def _pass_over(path: str, error: InputError, done: Scans) -> None:
     complain(error)
-    done.unreadable = True
+    done.unread.append(path)

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rlprobe import catalog, exit_codes, schema
+from rlprobe import catalog, exit_codes, naming, schema
 from rlprobe.detector import SECTIONS, Detector
 from rlprobe.dev import guards_page
 
@@ -187,7 +187,7 @@ def _frameworks() -> str:
         "told by its keys; a key that is in no table keeps its own name. Where a value is "
         "recomputed or a value stands for *not measured*, the last column says so."
     ]
-    for table in schema.aliases().values():
+    for table in naming.every().values():
         rows = [
             (f"`{key}`", f"`{name}`", _recomputed(table, key)) for key, name in table.exact.items()
         ]
@@ -198,7 +198,7 @@ def _frameworks() -> str:
     return "\n\n".join(parts)
 
 
-def _recomputed(table: schema.Aliases, key: str) -> str:
+def _recomputed(table: naming.Aliases, key: str) -> str:
     remarks = []
     naming = table.naming(key)
     if naming.transform is not None:

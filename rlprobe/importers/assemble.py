@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from rlprobe import schema
+from rlprobe import naming, order_statistics, schema
 from rlprobe.importers.attempts import attempts_of, continued, merged
 from rlprobe.importers.importer import Reading
 from rlprobe.importers.rows import Columns
@@ -16,7 +16,7 @@ from rlprobe.importers.steps import COUNTERS, STEP_KEYS
 from rlprobe.store.frame import Frame, empty_frame, frame_of
 from rlprobe.store.run import RunInfo
 from rlprobe.store.table import TableRun
-from rlprobe.values import Attempt, BoolArray, FloatArray, IntArray
+from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray
 
 _MIXED = "rows of many steps come again and again: read as one launch, the last value of each step"
 _COUNTED_ON = "steps begin anew in each epoch: counted on from one to the next"
@@ -35,10 +35,10 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
     parts = [_part(reading) for reading in readings]
     keys = sorted({key for part in parts for key in part.columns})
     given = next((reading.framework for reading in readings if reading.framework), None)
-    framework = schema.detect_framework(keys) or given
+    framework = naming.detect_framework(keys) or given
     if given and given not in (framework, "trl"):
         framework = given
-    aliases = schema.aliases().get(framework or "generic", schema.aliases()["generic"])
+    aliases = naming.every().get(framework or "generic", naming.every()["generic"])
     notes = [note for reading in readings for note in reading.notes]
     steps, mixed = _steps_frame([part for part in parts if part.rank is None], aliases, notes)
     ranks = _ranks_frame([part for part in parts if part.rank is not None], aliases)
@@ -46,6 +46,7 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
     left_out = sum(reading.rows.left_out for reading in readings)
     notes += [f"{left_out:,} keys left out: more than memory allows"] if left_out else []
     frame = steps if len(steps) else ranks
+    attempts = _attempts(frame.step, frame.attempt)
     info = RunInfo(
         path=str(path),
         id=name or path.name,
@@ -54,7 +55,7 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         algorithm=_first(reading.algorithm for reading in readings)
         or schema.detect_algorithm(keys),
         settings={key: v for reading in readings for key, v in reading.settings.items()},
-        attempts=_attempts(frame.step, frame.attempt),
+        attempts=attempts,
         notes=tuple(dict.fromkeys(notes)),
         unmapped=_unmapped(keys, aliases),
     )
@@ -62,7 +63,7 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         info,
         steps,
         ranks=ranks,
-        events=[event for reading in readings for event in reading.events],
+        events=[_placed(event, attempts) for reading in readings for event in reading.events],
         rollouts=[rollout for reading in readings for rollout in reading.rollouts],
         problems=[problem for reading in readings for problem in reading.problems],
     )
@@ -76,7 +77,7 @@ def _first(values: Iterable[str | None]) -> str | None:
     return next((value for value in values if value), None)
 
 
-def _unmapped(keys: Iterable[str], aliases: schema.Aliases) -> tuple[str, ...]:
+def _unmapped(keys: Iterable[str], aliases: naming.Aliases) -> tuple[str, ...]:
     unknown = {key for key in keys if key not in COUNTERS and aliases.canonical(key) is None}
     return tuple(sorted(unknown))
 
@@ -103,7 +104,7 @@ def _blank(size: int) -> tuple[FloatArray, BoolArray]:
 
 
 def _steps_frame(
-    parts: Sequence[_Part], aliases: schema.Aliases, notes: list[str]
+    parts: Sequence[_Part], aliases: naming.Aliases, notes: list[str]
 ) -> tuple[Frame, bool]:
     if not parts:
         return empty_frame(), False
@@ -116,7 +117,7 @@ def _steps_frame(
     return frame_of(step, _canonical(columns, aliases), attempt=attempt), mixed
 
 
-def _ranks_frame(parts: Sequence[_Part], aliases: schema.Aliases) -> Frame:
+def _ranks_frame(parts: Sequence[_Part], aliases: naming.Aliases) -> Frame:
     if not parts:
         return empty_frame()
     step, columns = _stacked(parts)
@@ -126,7 +127,7 @@ def _ranks_frame(parts: Sequence[_Part], aliases: schema.Aliases) -> Frame:
     return frame_of(step, _canonical(columns, aliases), rank=rank, attempt=attempt)
 
 
-def _restored(columns: Columns, aliases: schema.Aliases) -> list[str]:
+def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:
     """NaN where a framework left a key out of a row because its value was not finite."""
     notes = []
     logged = {aliases.bare(key): key for key in columns}
@@ -145,9 +146,17 @@ def _restored(columns: Columns, aliases: schema.Aliases) -> list[str]:
     return notes
 
 
-def _canonical(columns: Columns, aliases: schema.Aliases) -> Columns:
+def _canonical(columns: Columns, aliases: naming.Aliases) -> Columns:
     """Under canonical names, without the steps."""
     return aliases.apply({key: column for key, column in columns.items() if key not in STEP_KEYS})
+
+
+def _placed(event: Event, attempts: Sequence[Attempt]) -> Event:
+    """The end of a run is that of the launch that ended at its step, else of the last one."""
+    if event.kind not in ("crash", "halted") or len(attempts) < 2:
+        return event
+    ends = [item.number for item in attempts if item.last_step == event.step]
+    return replace(event, attempt=ends[-1] if ends else attempts[-1].number)
 
 
 def _attempts(step: IntArray, attempt: IntArray) -> tuple[Attempt, ...]:
@@ -157,5 +166,5 @@ def _attempts(step: IntArray, attempt: IntArray) -> tuple[Attempt, ...]:
             first_step=int(step[attempt == number].min()),
             last_step=int(step[attempt == number].max()),
         )
-        for number in np.unique(attempt)
+        for number in order_statistics.distinct(attempt)
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlprobe import order_statistics
 from rlprobe.importers.rows import Columns
 from rlprobe.importers.steps import COUNTERS
 from rlprobe.values import BoolArray, IntArray
@@ -39,7 +40,7 @@ def continued(step: IntArray, columns: Columns) -> tuple[IntArray, bool]:
     if not bool(known.all()) or not bool((epoch[back + 1] > epoch[back]).all()):
         return step, False
     ahead = np.diff(step)
-    usual = int(np.median(ahead[ahead > 0])) if bool((ahead > 0).any()) else 1
+    usual = int(order_statistics.median(ahead[ahead > 0])) if bool((ahead > 0).any()) else 1
     offset = np.zeros(len(step), dtype=np.int64)
     offset[back + 1] = step[back] + usual - step[back + 1]
     return step + np.cumsum(offset), True
@@ -55,7 +56,9 @@ def attempts_of(step: IntArray, columns: Columns) -> tuple[IntArray, bool]:
     back, again = _restarts(step, _kinds(columns, len(step)), columns)
     if len(again) <= max(_FEW_REPEATS, _REPEAT_SHARE * len(step)):
         back = sorted({*back, *again})
-    if len(back) > _MOST_ATTEMPTS and len(back) > _MOST_SHARE * len(np.unique(step)):
+    if len(back) > _MOST_ATTEMPTS and len(back) > _MOST_SHARE * len(
+        order_statistics.distinct(step)
+    ):
         return ones, True
     starts = np.zeros(len(step), dtype=np.int64)
     starts[back] = 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rlprobe import order_statistics
 from rlprobe.importers.formats import named
 from rlprobe.store.frame import Frame, frame_of
 from rlprobe.store.run import Run
@@ -72,7 +73,7 @@ def _shifted(run: Run, step: int, shift: int) -> list[Rollout]:
 
 
 def _attempts(frame: Frame) -> tuple[Attempt, ...]:
-    numbers = (int(number) for number in np.unique(frame.attempt))
+    numbers = (int(number) for number in order_statistics.distinct(frame.attempt))
     own = ((number, frame.step[frame.attempt == number]) for number in numbers)
     return tuple(
         Attempt(number, first_step=int(steps.min()), last_step=int(steps.max()))

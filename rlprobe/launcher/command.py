@@ -25,6 +25,7 @@ from typing import Any
 
 from rlprobe import environment
 from rlprobe.errors import UsageError
+from rlprobe.importers.console.ending import REPORT_OF_LAUNCHER
 from rlprobe.integrations import autoattach
 from rlprobe.launcher import children, streams
 from rlprobe.launcher.output import Lines, OutputRows
@@ -37,10 +38,6 @@ _HALTING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 _FORWARDED = (*_HALTING, signal.SIGUSR1, signal.SIGUSR2)
 _BY_TERMINAL = {signal.SIGINT, signal.SIGQUIT}  # a terminal sends these to the whole group
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-# What torchrun and accelerate say of a worker's failure comes last and tells nothing of its cause.
-_REPORT_OF_LAUNCHER = re.compile(
-    r"ChildFailedError|torch[./]distributed[./]elastic|CalledProcessError: Command"
-)
 _SECRET = re.compile(r"(?i)(token|secret|password|passwd|api[-_]?key)")
 
 
@@ -278,7 +275,7 @@ class Launcher:
 def explain(ending: Ending, tail: list[str]) -> dict[str, Any]:
     """What is known of a failure from outside: exit code, signal, last lines, what they mean."""
     name = ending.killed_by.name if ending.killed_by else None
-    own_words = [line for line in tail if not _REPORT_OF_LAUNCHER.search(line)]
+    own_words = [line for line in tail if not REPORT_OF_LAUNCHER.search(line)]
     data = {"exit_code": ending.code, "signal": name, **failure.event_data(tail, own_words)}
     if name is None or data.get("kind", "exception") not in {"exception", "interrupted"}:
         return data

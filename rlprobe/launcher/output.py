@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from rlprobe import schema
+from rlprobe import naming
 from rlprobe.importers.console.line import MAX_CHARACTERS
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.steps import ConsoleRow, LiveSteps
@@ -108,10 +108,10 @@ class OutputRows:
             if metrics:
                 self._record(step, metrics)
 
-    def _aliases(self, keys: Iterable[str]) -> schema.Aliases:
+    def _aliases(self, keys: Iterable[str]) -> naming.Aliases:
         """Those of the framework that all keys so far give away."""
         undecided = self.framework == _UNKNOWN and len(self._keys) < _MOST_KEYS
         if undecided and not self._keys.issuperset(keys):
             self._keys.update(keys)
-            self.framework = schema.detect_framework(self._keys) or _UNKNOWN
-        return schema.aliases()[self.framework]
+            self.framework = naming.detect_framework(self._keys) or _UNKNOWN
+        return naming.every()[self.framework]

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rlprobe import schema
+from rlprobe import naming, schema
 from rlprobe.store import codec
 from rlprobe.store.frame import Column
 from rlprobe.values import BoolArray, FloatArray, flat
@@ -70,7 +70,7 @@ class MetricEncoder:
         else:
             whole = np.ones(len(rows), np.bool_)
             columns = {key: (matrix[:, at], whole) for at, key in enumerate(keys)}
-        aliases = schema.aliases()[self.framework or "generic"]
+        aliases = naming.every()[self.framework or "generic"]
         for name, (values, logged) in aliases.apply(columns).items():
             yield codec.metric_name(self.table, name), values, logged
 

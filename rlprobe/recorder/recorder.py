@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from rlprobe import schema
+from rlprobe import naming
 from rlprobe.errors import UsageError
 from rlprobe.recorder import launch as launching
 from rlprobe.recorder import lifecycle
@@ -70,8 +70,8 @@ class Recorder:
         launch: str | None = None,
         signals: bool = True,
     ) -> None:
-        if framework is not None and framework not in schema.aliases():
-            known = ", ".join(schema.aliases())
+        if framework is not None and framework not in naming.every():
+            known = ", ".join(naming.every())
             raise UsageError(f"Couldn't record for framework '{framework}': known are {known}")
         if not flush_seconds > 0:
             raise UsageError(f"Couldn't flush every '{flush_seconds}' seconds: must be above 0")

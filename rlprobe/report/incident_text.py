@@ -22,7 +22,7 @@ def block(report: ScanReport, incident: Incident, width: int) -> list[Text]:
     """Everything there is to say about one incident."""
     root = report.finding(incident.root)
     return [
-        headline(root, incident.severity),
+        headline(root, incident.severity, several=len(report.run.attempts) > 1),
         *plain(wrap(escape.line(root.summary), width, first="  ", rest="  ")),
         *_picture(root, width),
         *_consequences(report, incident, width),
@@ -32,14 +32,20 @@ def block(report: ScanReport, incident: Incident, width: int) -> list[Text]:
     ]
 
 
-def headline(finding: Finding, severity: Severity) -> Text:
-    """`CRITICAL  ADVANTAGE_NOISE   first bad step 1,428   confidence 0.97`."""
+def headline(finding: Finding, severity: Severity, *, several: bool) -> Text:
+    """`CRITICAL  ADVANTAGE_NOISE   first bad step 1,428   confidence 0.97`.
+
+    Args:
+        several: whether there are several attempts, so that the finding's is told.
+    """
     word = severity.label
     line = Text(word.upper(), style=SEVERITY_STYLES[word])
     line.append(f"  {escape.name(finding.detector)}", style="bold")
     if finding.variant:
         line.append(f" ({escape.name(finding.variant)})")
     line.append(f"   first bad step {numbers.count(finding.first_bad_step)}")
+    if several and finding.attempt:
+        line.append(f" of attempt {finding.attempt}")
     if finding.state == "recovered":
         line.append(f", recovered after {numbers.count(finding.last_bad_step)}")
     line.append(f"   confidence {numbers.confidence(finding.confidence)}")
@@ -133,4 +139,6 @@ def _look(report: ScanReport, root: Finding, width: int) -> list[Text]:
     if not root.onset_logged:
         return []
     command = f"rlprobe show {shlex.quote(report.path)} --step {root.first_bad_step}"
+    if 0 < root.attempt < max((item.number for item in report.run.attempts), default=1):
+        command += f" --attempt {root.attempt}"
     return labelled("look", escape.line(command), max(width, 200))

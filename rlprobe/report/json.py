@@ -15,7 +15,7 @@ from typing import Any
 from rlprobe import numbers, schema
 from rlprobe._version import __version__
 from rlprobe.findings import Evidence, Finding, Incident, Restore, RunSummary, ScanReport
-from rlprobe.gate import GateVerdict
+from rlprobe.gate import GateVerdict, RunVerdict
 from rlprobe.report.reporter import Layout
 from rlprobe.values import Attempt
 
@@ -79,8 +79,17 @@ def _gate(judged: GateVerdict) -> dict[str, Any]:
         "verdict": judged.verdict,
         "exit_code": judged.exit_code,
         "reasons": list(judged.reasons),
-        "failing": [root.key for root in judged.failing],
-        "waived": [root.key for root in judged.waived],
+        "remarks": list(judged.remarks),
+        **_counted(judged),
+        "by_run": [{"path": run.report.path, **_counted(run)} for run in judged.runs],
+    }
+
+
+def _counted(judged: GateVerdict | RunVerdict) -> dict[str, list[str]]:
+    return {
+        "failing": [finding.key for finding in judged.failing],
+        "waived": [finding.key for finding in judged.waived],
+        "resolved": [finding.key for finding in judged.resolved],
     }
 
 
@@ -148,6 +157,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "remedies": list(finding.remedies),
         "samples": list(finding.samples),
         "caused_by": finding.caused_by,
+        "attempt": max(1, finding.attempt),
+        "resolved_by": finding.resolved_by,
     }
 
 
@@ -175,6 +186,8 @@ def _incident(incident: Incident) -> dict[str, Any]:
         "last_good_step": incident.last_good_step,
         "restore": _restore(incident.restore),
         "story": incident.story,
+        "attempt": max(1, incident.attempt),
+        "resolved_by": incident.resolved_by,
     }
 
 

@@ -74,15 +74,19 @@ def _table(report: ScanReport) -> list[str]:
 
 def _row(report: ScanReport, incident: Incident) -> str:
     root = report.finding(incident.root)
-    said = escape.markdown(root.summary[:_SUMMARY])
-    step = numbers.count(root.first_bad_step)
-    return f"| {incident.severity.label} | {escape.code(root.detector)} | {step} | {said} |"
+    word, step = incident.severity.label, numbers.count(root.first_bad_step)
+    what = f"{escape.code(root.detector)} | {step}"
+    if len(report.run.attempts) > 1 and root.attempt:
+        what += f" (attempt {root.attempt})"
+    if incident.resolved_by is not None:
+        word = f"resolved by attempt {incident.resolved_by} ({word})"
+    return f"| {word} | {what} | {escape.markdown(root.summary[:_SUMMARY])} |"
 
 
 def _details(report: ScanReport) -> list[str]:
     lines: list[str] = []
     for incident in report.incidents[:_ROWS]:
-        if incident.severity > Severity.INFO:
+        if incident.severity > Severity.INFO and incident.resolved_by is None:
             lines += _detail(report, incident)
     return lines
 

@@ -204,7 +204,7 @@ def _figures(rollout: Rollout) -> list[str]:
         figures.append(f"len {numbers.count(rollout.completion_length)}{cut}")
     if rollout.reward is not None:
         figures.append(f"r={numbers.number(rollout.reward)}{_components(rollout)}")
-    if rollout.completion and repetition.loops(repetition.block_of(rollout.completion)):
+    if rollout.completion and repetition.loops_in_completion(rollout.completion):
         figures.append(_loop(rollout.completion))
     first, *rest = figures or ["nothing recorded but the text"]
     return [f"  {first}", *rest]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from rlprobe import numbers, schema
+from rlprobe import naming, numbers
 from rlprobe.findings import Coverage, Incident, RunSummary, ScanReport, Severity
 from rlprobe.gate import GateVerdict
 from rlprobe.report import escape, incident_text, verdict
@@ -15,6 +15,7 @@ from rlprobe.report.reporter import Layout
 
 _WORDS = {"pass": "PASS", "warn": "WARN", "fail": "FAIL", "not_judged": "NOT JUDGED"}
 _FULL = 8  # incidents told in full; the rest get one line each
+_RESOLVED = 5  # incidents of earlier attempts that are told; the rest are counted
 _PROBLEMS = 5
 
 
@@ -48,6 +49,7 @@ class TextReporter:
             lines += [Text(), *incident_text.block(report, incident, width)]
         lines += _rest(report, harmful[_FULL:])
         lines += _infos(report, width)
+        lines += _resolved(report, width)
         return [*lines, *gap, *_coverage(report, width), *_remarks(report, width)]
 
 
@@ -59,8 +61,17 @@ def _gate(judged: GateVerdict, width: int) -> list[Text]:
 
 
 def _harmful(report: ScanReport) -> list[Incident]:
-    """The incidents that get a block or a headline; those worth knowing get a line."""
-    return [incident for incident in report.incidents if incident.severity > Severity.INFO]
+    """The incidents that get a block or a headline; the others get a line."""
+    return [
+        incident
+        for incident in report.incidents
+        if incident.severity > Severity.INFO and incident.resolved_by is None
+    ]
+
+
+def _over(report: ScanReport) -> list[Incident]:
+    """The incidents that a later attempt got past."""
+    return [incident for incident in report.incidents if incident.resolved_by is not None]
 
 
 def _header(report: ScanReport, width: int) -> list[Text]:
@@ -96,7 +107,7 @@ def _kind(run: RunSummary) -> list[str]:
 
 
 def _title(framework: str) -> str:
-    known = schema.aliases().get(framework)
+    known = naming.every().get(framework)
     return known.title if known else escape.name(framework)
 
 
@@ -111,9 +122,16 @@ def _because(report: ScanReport) -> str:
     harmful = _harmful(report)
     if harmful:
         ended = ", ended the run" if any(incident.ended_run for incident in harmful) else ""
-        return numbers.plural(len(harmful), "incident") + ended
+        return numbers.plural(len(harmful), "incident") + ended + _and_resolved(report)
     checks = sum(item.state in {"clean", "fired"} for item in report.coverage)
+    if _over(report):
+        return f"nothing left in {numbers.plural(checks, 'check')}{_and_resolved(report)}"
     return f"nothing found in {numbers.plural(checks, 'check')}"
+
+
+def _and_resolved(report: ScanReport) -> str:
+    over = _over(report)
+    return f", {numbers.plural(len(over), 'incident')} resolved by a later attempt" if over else ""
 
 
 def _why_not(report: ScanReport) -> str:
@@ -124,7 +142,8 @@ def _why_not(report: ScanReport) -> str:
         facts = "; the others found nothing" if "clean" in states else ""
         return f"too few rows for the statistical checks{facts}"
     if "failed" in states:
-        return "the checks that could run failed"
+        failed = sum(item.state == "failed" for item in report.coverage)
+        return f"{numbers.plural(failed, 'check')} failed, and the others found nothing"
     return "no metric that the catalogue checks was logged"
 
 
@@ -138,8 +157,9 @@ def _wrapped(line: Text, width: int) -> list[Text]:
 def _rest(report: ScanReport, incidents: Sequence[Incident]) -> list[Text]:
     if not incidents:
         return []
+    several = len(report.run.attempts) > 1
     heads = [
-        incident_text.headline(report.finding(incident.root), incident.severity)
+        incident_text.headline(report.finding(incident.root), incident.severity, several=several)
         for incident in incidents
     ]
     return [Text(), Text(f"{len(heads)} more:"), *heads]
@@ -148,7 +168,7 @@ def _rest(report: ScanReport, incidents: Sequence[Incident]) -> list[Text]:
 def _infos(report: ScanReport, width: int) -> list[Text]:
     lines: list[Text] = []
     for incident in report.incidents:
-        if incident.severity > Severity.INFO:
+        if incident.severity > Severity.INFO or incident.resolved_by is not None:
             continue
         root = report.finding(incident.root)
         said = f"info   {root.detector} from step {numbers.count(root.first_bad_step)}: "
@@ -156,6 +176,26 @@ def _infos(report: ScanReport, width: int) -> list[Text]:
         line = Text(first)
         line.stylize(SEVERITY_STYLES["info"], 0, 4)
         lines += [line, *plain(rest)]
+    return [Text(), *lines] if lines and _harmful(report) else lines
+
+
+def _resolved(report: ScanReport, width: int) -> list[Text]:
+    """What a later attempt got past: the worst in a line or two each, the others counted."""
+    over = _over(report)
+    lines: list[Text] = []
+    for incident in over[:_RESOLVED]:
+        root = report.finding(incident.root)
+        more = numbers.plural(len(incident.chain) - 1, "consequence")
+        more = f", with {more}" if len(incident.chain) > 1 else ""
+        start = f"resolved   {incident.severity.label} {escape.name(root.detector)} of attempt "
+        where = f"{root.attempt} from step {numbers.count(root.first_bad_step)}{more}"
+        by = f"; resolved by attempt {incident.resolved_by}: {escape.line(root.summary)}"
+        first, *rest = wrap(f"{start}{where}{by}", width, rest=" " * 11)
+        line = Text(first)
+        line.stylize("green", 0, 8)
+        lines += [line, *plain(rest)]
+    if len(over) > _RESOLVED:
+        lines.append(Text(f"{'':11}… and {len(over) - _RESOLVED} more resolved"))
     return [Text(), *lines] if lines and _harmful(report) else lines
 
 

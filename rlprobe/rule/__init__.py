@@ -8,14 +8,21 @@
 
 signals     a metric over the logged steps, and what it was like before each of them
 changes     abrupt changes, against all changes that the signal made before
+breaks      milder changes, of which several at one moment prove much
 levels      slow drifts, against the beginning of the run
 rewards     what the parts of a reward are for, and what has been learnt
+drift       where a signal began, and where the drift to where it got set in
 episodes    where a rule says that it is bad, and the episodes of that
 ranks       one metric of all ranks, and what each is compared with
+learning    whether the reward still grows, whether it is at its top
 flat        the share of groups whose rewards are all equal
+reach       how far a reward can go, and how much of that was gained
 rollouts    which recorded steps are read, and what belongs to a group
 sampled     what rollouts show at the recorded steps, and the episodes of that
-events      what several rules ask of a run's events and of its kind
+spikes      rows far above what is usual before and after them, and what lasts
+gradients   where gradients are not finite, and whether their update was skipped
+losses      what kind of loss a run logs, and why that is believed
+events      what several rules ask of a run's events
 wording     an episode in words
 
 Everything is an array over a signal's rows (its logged steps) and costs time linear in them.
@@ -23,7 +30,9 @@ Everything is an array over a signal's rows (its logged steps) and costs time li
 
 from rlprobe.numbers import factor
 from rlprobe.numbers import short as number
+from rlprobe.rule.breaks import Break, breaks, held_until, moments
 from rlprobe.rule.changes import Shift, leaps, shifts
+from rlprobe.rule.drift import beginning, from_drift
 from rlprobe.rule.episodes import (
     Change,
     Judged,
@@ -34,58 +43,84 @@ from rlprobe.rule.episodes import (
     stretch_from,
     together,
 )
-from rlprobe.rule.events import concerns_gradients, is_signed, learns_by_reward, restarts
-from rlprobe.rule.flat import equal, flat_shares
+from rlprobe.rule.events import concerns_gradients, concerns_weights, restarts, told_change
+from rlprobe.rule.flat import equal, flat_and_reward, flat_shares
+from rlprobe.rule.gradients import SKIPPING, BadGradients, names_in, skipped_updates
+from rlprobe.rule.learning import near_top, still_gains
 from rlprobe.rule.levels import Levels, after_plateau, rise_at_end
+from rlprobe.rule.losses import LossKind, training_loss
 from rlprobe.rule.ranks import RankGrid, all_steps
-from rlprobe.rule.rewards import Learnt, is_auxiliary, is_task, learnt_since
-from rlprobe.rule.rollouts import groups, sampled_steps
+from rlprobe.rule.reach import Reach
+from rlprobe.rule.rewards import Learnt, Sides, is_auxiliary, is_task, learnt_since, sides
+from rlprobe.rule.rollouts import groups, sampled_steps, unpicked
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
+from rlprobe.rule.spikes import Spikes, period
 from rlprobe.rule.wording import SINCE, after, finding, listed, restore
 
 __all__ = [
     "SINCE",
+    "SKIPPING",
     "WHOLE",
+    "BadGradients",
     "Best",
+    "Break",
     "Change",
     "Judged",
     "Learnt",
     "Levels",
+    "LossKind",
     "Moment",
     "Past",
     "Period",
     "RankGrid",
+    "Reach",
     "Sampled",
     "SampledEpisode",
     "Shift",
     "Shown",
+    "Sides",
     "Signal",
+    "Spikes",
     "Stretch",
     "after",
     "after_plateau",
     "all_steps",
+    "beginning",
+    "breaks",
     "concerns_gradients",
+    "concerns_weights",
     "early",
     "equal",
     "factor",
     "finding",
+    "flat_and_reward",
     "flat_shares",
+    "from_drift",
     "groups",
+    "held_until",
     "is_auxiliary",
-    "is_signed",
     "is_task",
     "known",
     "leaps",
-    "learns_by_reward",
     "learnt_since",
     "listed",
+    "moments",
+    "names_in",
+    "near_top",
     "number",
+    "period",
     "restarts",
     "restore",
     "rise_at_end",
     "sampled_steps",
     "shifts",
+    "sides",
+    "skipped_updates",
+    "still_gains",
     "stretch_from",
     "together",
+    "told_change",
+    "training_loss",
+    "unpicked",
 ]

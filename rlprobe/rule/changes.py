@@ -87,13 +87,13 @@ def shifts(signal: Signal, *, log: float | None = None, least: float = 0.0) -> t
     scaled = signal.values if log is None else logs(signal.values, log)
     size = max(1, math.ceil(len(scaled) / MOST_BLOCKS))
     blocks = _blocks(scaled, size)
-    found: list[Shift] = []
+    seen: list[Shift] = []
     for row in _candidates(blocks, least):
         place = row if size == 1 else _place_in_rows(scaled, row * size, size)
         times = _times(blocks, row)
         if times >= TIMES_USUAL and _stands_out(blocks, row, least):
-            found.append(_shift(signal, scaled, place, times))
-    return tuple(sorted(found, key=lambda shift: shift.row))
+            seen.append(_shift(signal, scaled, place, times))
+    return tuple(sorted(seen, key=lambda shift: shift.row))
 
 
 def leaps(signal: Signal, *, log: float | None = None, least: float = 0.0) -> IntArray:

@@ -173,6 +173,10 @@ class Stretch:
         """The same with another first row."""
         return dataclasses.replace(self, start=row)
 
+    def judged_by(self, level: FloatArray) -> Stretch:
+        """The same, with the level that each row of the signal is judged by."""
+        return dataclasses.replace(self, level=level)
+
     def of(self, signal: Signal) -> Stretch:
         """The same rows of another signal."""
         return dataclasses.replace(self, signal=signal, level=None)

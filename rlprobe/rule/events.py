@@ -1,32 +1,49 @@
-"""What several rules ask of a run's events and of its kind."""
+"""What several rules ask of a run's events."""
 
 from __future__ import annotations
 
 from rlprobe.detector import Event, RunContext
-from rlprobe.rule.signals import Signal
 
-GRADIENT_SOURCES = ("", "gradient", "grad", "weight", "weights", "parameter", "parameters")
-BY_REWARD = ("reward", "policy_loss", "kl_", "approx_kl", "advantage", "value_loss", "entropy")
+ON_PURPOSE = ("curriculum_changed", "lr_changed", "topology_changed")  # events of a change
+OF_WEIGHTS = ("weight", "param")
+OF_GRADIENTS = ("grad", "backward", *OF_WEIGHTS)
+
+
+def source_of(event: Event) -> str:
+    """What a `nan_detected` event is about: `gradient`, `loss`, …; "" if nothing is said."""
+    return str(event.data.get("source") or "")
 
 
 def concerns_gradients(event: Event) -> bool:
-    """Whether a `nan_detected` event is about gradients or weights."""
-    return str(event.data.get("source") or "").lower() in GRADIENT_SOURCES
+    """Whether a `nan_detected` event is about gradients or weights, as it is if nothing is said."""
+    source = source_of(event).lower()
+    return not source or source.startswith(OF_GRADIENTS) or source.endswith(".grad")
+
+
+def concerns_weights(event: Event) -> bool:
+    """Whether it is about the weights themselves: what they hold, no skipped update takes away."""
+    return source_of(event).lower().startswith(OF_WEIGHTS)
+
+
+def told_change(run: RunContext, step: int) -> str:
+    """What the run tells of a change of its own at a step or the one before, or ""."""
+    for event in run.events(*ON_PURPOSE):
+        if event.step is not None and step - run.interval <= event.step <= step:
+            return f"{event.kind}: {event.message}" if event.message else event.kind
+    return ""
 
 
 def restarts(run: RunContext) -> list[int]:
-    """Steps after the first at which a launch took over or was resumed, ascending."""
-    launches = [attempt.first_step for attempt in run.attempts if attempt.number > 1]
-    resumed = [event.step for event in run.events("resumed")]
+    """Steps after the first at which a launch took over or was resumed, ascending.
+
+    A launch that says where it resumed is taken up at its first row.
+    """
+    began = {attempt.number: attempt.first_step for attempt in run.attempts}
+    launches = [step for number, step in began.items() if number > 1]
+    resumed = [
+        event.step
+        for event in run.events("resumed")
+        if event.step is not None and event.step > (began.get(event.attempt) or -1)
+    ]
     steps = {step for step in (*launches, *resumed) if step is not None}
     return sorted(step for step in steps if step > run.first_step)
-
-
-def learns_by_reward(run: RunContext) -> bool:
-    """Whether the loss is that of a policy gradient: around 0, signed, without a ratio."""
-    return any(run.names(prefix) for prefix in BY_REWARD)
-
-
-def is_signed(loss: Signal) -> bool:
-    """Whether a loss may be around or below 0, as that of a policy gradient is."""
-    return bool((loss.values < 0).any()) or learns_by_reward(loss.run)

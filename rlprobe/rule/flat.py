@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from rlprobe import stats
 from rlprobe.detector import RunContext
+from rlprobe.rule.rollouts import groups, sampled_steps
 from rlprobe.rule.signals import Signal
-from rlprobe.values import FloatArray, rounding
+from rlprobe.values import FloatArray, Rollout, flat, rounding
 
 
 def equal(spread: FloatArray | float, reward: FloatArray | float) -> FloatArray:
@@ -23,8 +26,8 @@ def equal(spread: FloatArray | float, reward: FloatArray | float) -> FloatArray:
 def flat_shares(run: RunContext) -> Iterator[tuple[Signal, FloatArray]]:
     """The metrics that tell the share of flat groups, best first, with that share at their steps.
 
-    The logged share; groups that pass and that fail; the spread of the rewards; their extremes.
-    Metrics that tell no share at any step are left out.
+    The logged share; groups that pass and that fail; groups that are dropped before the update; the
+    spread of the rewards; their extremes. Metrics that tell no share at any step are left out.
     """
     for signal, share in _told(run):
         known = np.isfinite(share)
@@ -34,12 +37,58 @@ def flat_shares(run: RunContext) -> Iterator[tuple[Signal, FloatArray]]:
 
 def _told(run: RunContext) -> Iterator[tuple[Signal, FloatArray]]:
     if share := Signal.logged(run, "zero_variance_group_fraction"):
-        yield share, share.values
+        yield share, _of_all(share)
     if failed := Signal.logged(run, "group_all_fail_fraction"):
         yield failed, failed.values + failed.beside("group_all_pass_fraction")
+    if dropped := Signal.logged(run, "filtered_group_fraction"):
+        yield dropped, dropped.values
     for name in ("reward_group_std_mean", "reward_std"):
         if spread := Signal.logged(run, name):
             yield spread, equal(spread.values, spread.beside("reward_mean"))
     if highest := Signal.logged(run, "reward_max"):
         lowest = highest.beside("reward_min")
         yield highest, equal(highest.values - lowest, lowest)
+
+
+def _of_all(share: Signal) -> FloatArray:
+    """The share among all groups, where flat ones are dropped and only the kept ones are counted.
+
+    Of all groups, no fewer can be flat than are dropped for being flat.
+    """
+    dropped = np.nan_to_num(share.beside("filtered_group_fraction"))
+    if stats.median(share.values) >= stats.median(dropped):
+        return share.values
+    result: FloatArray = dropped + (1 - dropped) * share.values
+    return result
+
+
+def flat_and_reward(run: RunContext, read: int) -> Iterator[tuple[Signal, FloatArray, FloatArray]]:
+    """Whatever tells the share of flat groups, best first, with that share and the mean reward.
+
+    What is logged; recorded rollouts, of at most `read` steps; a mean of exactly 0 of rewards that
+    never are negative.
+    """
+    for signal, share in flat_shares(run):
+        yield signal, share, signal.beside("reward_mean")
+    steps = sampled_steps(run.sample_steps(), read)
+    sampled = np.array([_of_rollouts(run.rollouts(step)) for step in steps]).reshape(-1, 2)
+    known = np.isfinite(sampled[:, 0])
+    if known.any():
+        share, earned = sampled[known].T
+        signal = Signal(run, "samples", np.array(steps, dtype=np.int64)[known], share)
+        logged = run.series("reward_mean") is not None
+        yield signal, share, signal.beside("reward_mean") if logged else earned
+    mean = Signal.logged(run, "reward_mean")
+    if mean and not (mean.values < 0).any():  # then a mean of 0 is a batch of zeros
+        yield mean, (mean.values == 0).astype(np.float64), mean.values
+
+
+def _of_rollouts(rollouts: Iterable[Rollout]) -> tuple[float, float]:
+    """Share of flat groups and mean reward of a step; NaN where there are none."""
+    rewards = [[item.reward or 0.0 for item in group] for group in groups(rollouts).values()]
+    equal_groups = [flat(group) for group in rewards if len(group) > 1]
+    every = [reward for group in rewards for reward in group]
+    return (
+        float(np.mean(equal_groups)) if equal_groups else math.nan,
+        float(np.mean(every)) if every else math.nan,
+    )

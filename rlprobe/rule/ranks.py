@@ -13,7 +13,7 @@ from rlprobe import stats
 from rlprobe.detector import RunContext
 from rlprobe.errors import Inconclusive
 from rlprobe.rule.signals import Signal
-from rlprobe.values import FloatArray, IntArray, Series
+from rlprobe.values import BoolArray, FloatArray, IntArray, Series
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class RankGrid:
             values[np.searchsorted(steps, column.steps), place] = column.values
         return cls(run, metric, steps, ranks, values)
 
-    def of_rank(self, column: int) -> Signal:
-        """The metric of one rank; NaN where it did not report."""
-        rank = int(self.ranks[column])
-        return Signal(self.run, self.metric, self.steps, self.values[:, column], rank)
+    def of_rank(self, column: int, values: FloatArray | None = None) -> Signal:
+        """The metric of one rank, or others of its values; NaN where it did not report."""
+        own = self.values[:, column] if values is None else values
+        return Signal(self.run, self.metric, self.steps, own, int(self.ranks[column]))
 
     def with_values(self, values: FloatArray) -> RankGrid:
         """The same grid with other values, e.g. on another scale."""
@@ -79,6 +79,21 @@ class RankGrid:
         spread = stats.SIGMA_PER_MAD * stats.row_medians(np.abs(self.values - center))
         usual = stats.past_baseline(spread, warmup=3).center
         return center, spread[:, None], usual[:, None]
+
+    def shared(self) -> tuple[FloatArray, BoolArray]:
+        """The value that more than half of the ranks have at each step, to the last bit.
+
+        Returns:
+            That value, NaN where there is none, shape (n,); and which ranks have another, finite
+            one, shape (n, m).
+        """
+        ordered = np.sort(stats.finite(self.values), axis=1)  # NaN goes last
+        known = np.isfinite(ordered).sum(axis=1)
+        middle = ordered[np.arange(len(ordered)), np.maximum(known - 1, 0) // 2]
+        alike = (ordered == middle[:, None]).sum(axis=1)
+        common = np.where((known > 1) & (2 * alike > known), middle, np.nan)
+        apart = np.isfinite(self.values) & (self.values != common[:, None])
+        return common, apart & np.isfinite(common)[:, None]
 
     def own_pasts(
         self, *, above: float = math.inf, below: float = math.inf

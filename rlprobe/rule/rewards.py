@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,9 @@ from rlprobe.detector import RunContext
 from rlprobe.findings import Evidence
 from rlprobe.rule.levels import Levels
 from rlprobe.rule.signals import Signal
+from rlprobe.values import FloatArray
+
+Values = Mapping[str, FloatArray]
 
 COMPONENT = "reward_component/"
 EVALUATIONS = ("eval/accuracy", "eval/pass_rate", "eval/score_mean", "eval/reward_mean")
@@ -47,6 +51,64 @@ class Learnt:
         """Its level at the end against the level before."""
         note = "level at the end, against before"
         return Evidence(self.metric, None, self.now, self.before, note=note)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The reward for the task and the reward that was meant as help, one entry per row.
+
+    Attributes:
+        task, auxiliary: the sums of their components.
+        task_names, auxiliary_names: the components of each.
+    """
+
+    task: Signal
+    auxiliary: FloatArray
+    task_names: Sequence[str]
+    auxiliary_names: Sequence[str]
+
+    @property
+    def help(self) -> Signal:
+        """The auxiliary reward as a signal."""
+        return self.task.with_values(self.auxiliary)
+
+    @classmethod
+    def of(cls, run: RunContext, guess: Callable[[Values], Sequence[str]]) -> Sides | None:
+        """Both sides, or None where they cannot be told apart.
+
+        Args:
+            guess: which of the components are the task where no name tells.
+        """
+        columns = [run.series(name) for name in run.names(COMPONENT)]
+        logged = [column for column in columns if column is not None]
+        if len(logged) < 2:
+            return None
+        steps = max((column.steps for column in logged), key=len)
+        values = {column.name: stats.finite(stats.at_steps(column, steps)) for column in logged}
+        task, auxiliary = sides(values)
+        if not task:
+            task = list(guess(values))
+            auxiliary = [name for name in values if name not in task]
+        if not task or not auxiliary:
+            return None
+        total = Signal(run, task[0], steps, _total(values, task))
+        return cls(total, _total(values, auxiliary), task, auxiliary)
+
+
+def sides(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Components of the task and auxiliary ones, where at least one side has telling names."""
+    known = list(names)
+    auxiliary = [name for name in known if is_auxiliary(name)]
+    rest = [name for name in known if name not in auxiliary]
+    task = [name for name in rest if is_task(name)]
+    if task:
+        return task, auxiliary or [name for name in rest if name not in task]
+    return (rest, auxiliary) if auxiliary else ([], [])
+
+
+def _total(values: Values, names: Sequence[str]) -> FloatArray:
+    total: FloatArray = np.sum([values[name] for name in names], axis=0)
+    return total
 
 
 def learnt_since(run: RunContext, step: int) -> Learnt | None:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from rlprobe.values import Rollout
 
+PICKED = frozenset({"widest advantages", "equal rewards"})  # reasons to record a group
+
 
 def groups(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
     """Rollouts that have a reward, by group, in the order in which they were recorded."""
@@ -14,6 +16,17 @@ def groups(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
         if rollout.reward is not None:
             by_id.setdefault(rollout.group_id, []).append(rollout)
     return by_id
+
+
+def unpicked(rollouts: Sequence[Rollout]) -> Sequence[Rollout]:
+    """Those that tell what share of all groups is so: without groups recorded for what they show.
+
+    Where the ring was written out, and where nothing else is left, all of them.
+    """
+    reasons = {rollout.capture_reason for rollout in rollouts}
+    if not reasons & PICKED or any(reason.startswith("ring:") for reason in reasons):
+        return rollouts
+    return [rollout for rollout in rollouts if rollout.capture_reason not in PICKED] or rollouts
 
 
 def sampled_steps(steps: Sequence[int], most: int, last: int = 0) -> list[int]:

@@ -1,4 +1,7 @@
-"""The run as detectors see it: its lineage through the attempts, one series at a time."""
+"""The run as detectors see it: its lineage through the attempts, one series at a time.
+
+The lineage is that of the latest attempt, or of an earlier one as it was when that one ended.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from rlprobe import order_statistics
 from rlprobe._lazy import cached_property
-from rlprobe.store.frame import takeovers
+from rlprobe.store.frame import Frame, takeovers
 from rlprobe.store.run import Run
-from rlprobe.values import Attempt, BoolArray, Event, Rollout, Series
+from rlprobe.values import Attempt, BoolArray, Event, IntArray, Rollout, Series
 
 BAD_ENDS = frozenset({"crashed", "killed", "vanished"})
+_ENDS = frozenset({"crash", "halted", "run_ended"})  # may name a step that was not logged
+_NOWHERE = int(np.iinfo(np.int64).min)  # before every step
 
 
 class Context:
@@ -20,12 +26,17 @@ class Context:
 
     Series that several detectors ask for are kept; with very long runs only the last few are, so
     that memory stays bounded.
+
+    Args:
+        upto: the attempt at whose end the run is looked at, as if no later one had been; None: as
+            it is now.
     """
 
     _KEPT_VALUES = 24_000_000  # about 400 MB of steps and values
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, upto: int | None = None) -> None:
         self.run = run
+        self.upto = upto
         self._kept: dict[str, Series | None] = {}
         self._kept_values = 0
 
@@ -34,24 +45,64 @@ class Context:
         """The framework that wrote the metrics, if known."""
         return self.run.info.framework
 
+    @property
+    def algorithm(self) -> str | None:
+        """The algorithm, if known."""
+        return self.run.info.algorithm
+
+    @property
+    def _frame(self) -> Frame:
+        """The table that tells which steps each attempt logged."""
+        return self.run.steps if len(self.run.steps) else self.run.ranks
+
     @cached_property
     def _ends(self) -> dict[int, int]:
-        frame = self.run.steps if len(self.run.steps) else self.run.ranks
-        return takeovers(frame.step, frame.attempt) if len(frame) else {}
+        """For each attempt that is not the last, the step at which it was overtaken."""
+        frame = self._frame
+        if not len(frame):
+            return {}
+        if self.upto is None:
+            return takeovers(frame.step, frame.attempt)
+        past = frame.attempt <= self.upto
+        later = dict.fromkeys(order_statistics.distinct(frame.attempt[~past]).tolist(), _NOWHERE)
+        return takeovers(frame.step[past], frame.attempt[past]) | later
 
     @cached_property
     def _rows(self) -> BoolArray | None:
         return self.run.steps.in_lineage(self._ends)
 
     @cached_property
+    def _begins(self) -> tuple[IntArray, IntArray]:
+        """Where the rows of each attempt begin in the lineage, and which attempt that is."""
+        frame = self._frame
+        if not self._ends:
+            return frame.step[:1], frame.attempt[:1]
+        rows = frame.in_lineage(self._ends)
+        step, attempt = (frame.step, frame.attempt) if rows is None else _of(frame, rows)
+        numbers = order_statistics.distinct(attempt)
+        begins = np.array([step[attempt == number].min() for number in numbers], dtype=np.int64)
+        return begins, numbers
+
+    def attempt_at(self, step: int) -> int:
+        """The attempt that the lineage follows at a step."""
+        begins, numbers = self._begins
+        if not len(numbers):
+            return 1
+        return int(numbers[max(0, int(np.searchsorted(begins, step, side="right")) - 1)])
+
+    def in_lineage(self, frame: Frame) -> BoolArray | None:
+        """Which rows of one of the run's tables count; None when all do."""
+        return frame.in_lineage(self._ends)
+
+    @cached_property
     def steps(self) -> Any:
         """Distinct logged steps of the run's lineage, ascending."""
-        frame = self.run.steps if len(self.run.steps) else self.run.ranks
+        frame = self._frame
         rows = frame.in_lineage(self._ends)
         steps = frame.step if rows is None else frame.step[rows]
         if bool((steps[1:] > steps[:-1]).all()):
             return steps
-        return np.unique(steps)
+        return order_statistics.distinct(steps)
 
     @property
     def first_step(self) -> int:
@@ -70,12 +121,18 @@ class Context:
         """Usual distance between logged steps, at least 1."""
         if len(self.steps) < 2:
             return 1
-        return max(1, int(np.median(np.diff(self.steps))))
+        return max(1, int(order_statistics.median(np.diff(self.steps))))
 
-    @property
+    @cached_property
     def attempts(self) -> tuple[Attempt, ...]:
         """Launches, oldest first."""
-        return self.run.info.attempts
+        known = self.run.info.attempts
+        return known if self.upto is None else tuple(x for x in known if x.number <= self.upto)
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether this is the run as it was before a later attempt took over."""
+        return self.upto is not None
 
     @cached_property
     def ended(self) -> bool:
@@ -83,6 +140,7 @@ class Context:
         if self.attempts and self.attempts[-1].ended in BAD_ENDS:
             return True
         latest = max((event.attempt for event in self.run.events), default=1)
+        latest = latest if self.upto is None else min(latest, self.upto)
         return any(event.attempt == latest for event in self.events("crash"))
 
     def names(self, prefix: str = "") -> tuple[str, ...]:
@@ -122,19 +180,64 @@ class Context:
         )
 
     def _in_lineage(self, event: Event) -> bool:
+        if self.upto is not None and event.attempt > self.upto:
+            return False
         end = self._ends.get(event.attempt)
-        return end is None or (event.step is not None and event.step < end)
+        if end is None or (event.step is not None and event.step < end):
+            return True
+        return event.kind in _ENDS and self.ended_in_lineage(event.attempt)
+
+    def ended_in_lineage(self, attempt: int) -> bool:
+        """Whether no later launch overtook anything that this one logged."""
+        end = self._ends.get(attempt)
+        return end is None or bool((self._frame.step[self._frame.attempt == attempt] < end).all())
 
     def setting(self, name: str) -> Any:
         """A setting of the run, or None."""
         return self.run.info.settings.get(name)
 
+    @cached_property
+    def _sample_steps(self) -> tuple[int, ...]:
+        steps = self.run.sample_steps()
+        if not self._ends:
+            return steps
+        last = self.last_step  # what was recorded after it may be what a launch left behind
+        return tuple(step for step in steps if step <= last or self.rollouts(step))
+
     def sample_steps(self) -> tuple[int, ...]:
-        """Steps with recorded rollouts."""
-        return self.run.sample_steps()
+        """Steps of the lineage with recorded rollouts."""
+        return self._sample_steps
 
     def rollouts(self, step: int) -> tuple[Rollout, ...]:
-        """Rollouts of the latest attempt that recorded this step."""
-        found = self.run.rollouts(step)
+        """Rollouts of a step, of the attempt that the lineage follows there."""
+        found = [item for item in self.run.rollouts(step) if self._goes_on(item)]
         latest = max((rollout.attempt for rollout in found), default=0)
         return tuple(rollout for rollout in found if rollout.attempt == latest)
+
+    def abandoned_steps(self) -> tuple[int, ...]:
+        """Steps from the first one on at which a launch was overtaken, with recorded rollouts."""
+        first = min((end for end in self._ends.values() if end > _NOWHERE), default=None)
+        return () if first is None else tuple(x for x in self.run.sample_steps() if x >= first)
+
+    def abandoned(self, step: int) -> tuple[Rollout, ...]:
+        """Rollouts that the latest of the launches recorded that were overtaken by that step."""
+        found = [item for item in self.run.rollouts(step) if not self._goes_on(item)]
+        found = [item for item in found if self.upto is None or item.attempt <= self.upto]
+        latest = max((rollout.attempt for rollout in found), default=0)
+        return tuple(rollout for rollout in found if rollout.attempt == latest)
+
+    def _goes_on(self, rollout: Rollout) -> bool:
+        """Whether the launch had not been overtaken when it recorded this."""
+        if self.upto is not None and rollout.attempt > self.upto:
+            return False
+        end = self._ends.get(rollout.attempt)
+        return end is None or rollout.step < end
+
+    def forget(self) -> None:
+        """Let go of the series that are kept."""
+        self._kept.clear()
+        self._kept_values = 0
+
+
+def _of(frame: Frame, rows: BoolArray) -> tuple[IntArray, IntArray]:
+    return frame.step[rows], frame.attempt[rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rlprobe import catalog
@@ -18,16 +18,17 @@ from rlprobe.findings import (
     Severity,
     Verdict,
 )
+from rlprobe.scan.attempts import Branch, Told, branches, remarks, told_once, with_attempts
 from rlprobe.scan.context import Context
 from rlprobe.scan.excerpts import with_excerpts
-from rlprobe.scan.incidents import build_incidents
+from rlprobe.scan.incidents import incidents_of, linked_by_cause
 from rlprobe.store.run import Run
 
 
 @dataclass
 class _Results:
     findings: list[Finding] = field(default_factory=list)
-    coverage: list[Coverage] = field(default_factory=list)
+    coverage: dict[str, Coverage] = field(default_factory=dict)
 
 
 def scan(run: Run, config: Config | None = None) -> ScanReport:
@@ -38,7 +39,6 @@ def scan(run: Run, config: Config | None = None) -> ScanReport:
         DetectorError: a detector of the catalogue cannot be loaded.
     """
     config = config or Config()
-    context = Context(run)
     if not len(run.steps) and not len(run.ranks) and not run.events:
         raise EmptyRunError(
             f"Couldn't judge '{run.info.path}': it holds no steps and no events",
@@ -46,20 +46,65 @@ def scan(run: Run, config: Config | None = None) -> ScanReport:
         )
     detectors = catalog.load(config.detector_folders)
     chosen = _chosen(detectors, config)
-    results = _Results()
-    for detector_id, detector in chosen.items():
-        _judge(detector(**config.knobs.get(detector_id, {})), context, results)
-    findings, incidents = build_incidents(results.findings, detectors, context)
+    attempts = branches(run)
+    judged = [_judge_branch(branch, chosen, detectors, config) for branch in attempts]
+    merged = told_once(attempts)
+    findings = _pictured(merged, attempts)
+    coverage = _coverage(judged, findings)
     return ScanReport(
         path=run.info.path,
-        run=_summary(run, context),
-        verdict=_verdict(findings, results.coverage, chosen),
-        findings=with_excerpts(findings, context),
-        incidents=incidents,
-        coverage=tuple(results.coverage),
+        run=_summary(run, attempts[0].context, remarks(attempts)),
+        verdict=_verdict(findings, coverage, chosen),
+        findings=findings,
+        incidents=incidents_of(findings, merged.context_of),
+        coverage=coverage,
         unmapped_metrics=run.info.unmapped,
         problems=run.problems,
     )
+
+
+def _judge_branch(
+    branch: Branch,
+    chosen: Mapping[str, type[Detector]],
+    detectors: Mapping[str, type[Detector]],
+    config: Config,
+) -> dict[str, Coverage]:
+    """Set the findings of a branch, linked by cause; say what became of each detector."""
+    results = _Results()
+    for detector_id, detector in chosen.items():
+        if branch.whole or detector.facts_only:
+            _judge(detector(**config.knobs.get(detector_id, {})), branch.context, results)
+    findings = with_attempts(results.findings, branch.context)
+    branch.findings = linked_by_cause(findings, detectors, branch.context)
+    if len(branch.begins) > 1:  # one of several: none keeps its series while the others are judged
+        branch.context.forget()
+    return results.coverage
+
+
+def _pictured(merged: Told, attempts: Sequence[Branch]) -> tuple[Finding, ...]:
+    """The findings with their excerpts, each of the rows of its own branch."""
+    by_key: dict[str, Finding] = {}
+    for branch in attempts:
+        own = (item for item in merged.findings if merged.branch_of[item.key] is branch)
+        by_key |= {item.key: item for item in with_excerpts(own, branch.context)}
+        if len(attempts) > 1:
+            branch.context.forget()
+    return tuple(by_key[item.key] for item in merged.findings)
+
+
+def _coverage(
+    of_branches: Sequence[Mapping[str, Coverage]], findings: Iterable[Finding]
+) -> tuple[Coverage, ...]:
+    """That of the run as it is now; what was found, or failed, on an abandoned branch counts."""
+    fired = {item.detector for item in findings}
+    now, *others = of_branches
+    merged = []
+    for detector_id, entry in now.items():
+        known = (entry, *(other[detector_id] for other in others if detector_id in other))
+        failed = next((item for item in known if item.state == "failed"), None)
+        told = detector_id in fired and entry.state != "fired"
+        merged.append(failed or (Coverage(detector_id, "fired") if told else entry))
+    return tuple(merged)
 
 
 def _chosen(detectors: Mapping[str, type[Detector]], config: Config) -> dict[str, type[Detector]]:
@@ -73,7 +118,7 @@ def _chosen(detectors: Mapping[str, type[Detector]], config: Config) -> dict[str
 def _judge(detector: Detector, context: Context, results: _Results) -> None:
     missing = missing_needs(detector, context)
     if missing:
-        results.coverage.append(Coverage(detector.id, "not_checked", missing))
+        results.coverage[detector.id] = Coverage(detector.id, "not_checked", missing)
         return
     findings: list[Finding] = []
     state: CoverageState = "clean"
@@ -87,7 +132,7 @@ def _judge(detector: Detector, context: Context, results: _Results) -> None:
     results.findings.extend({finding.key: finding for finding in reversed(findings)}.values())
     if findings and state != "failed":
         state = "fired"
-    results.coverage.append(Coverage(detector.id, state, reason))
+    results.coverage[detector.id] = Coverage(detector.id, state, reason)
 
 
 def missing_needs(detector: Detector | type[Detector], context: Context) -> str:
@@ -124,10 +169,11 @@ def _described(need: str) -> str:
 
 def _verdict(
     findings: tuple[Finding, ...],
-    coverage: list[Coverage],
+    coverage: Sequence[Coverage],
     detectors: Mapping[str, type[Detector]],
 ) -> Verdict:
-    worst = max((finding.severity for finding in findings), default=None)
+    left = (finding.severity for finding in findings if finding.resolved_by is None)
+    worst = max(left, default=None)
     if worst is Severity.CRITICAL:
         return "fail"
     if worst is Severity.WARNING:
@@ -136,10 +182,11 @@ def _verdict(
         entry.state in {"clean", "fired"} and not detectors[entry.detector].facts_only
         for entry in coverage
     )
-    return "pass" if judged else "not_judged"
+    failed = any(entry.state == "failed" for entry in coverage)
+    return "pass" if judged and not failed else "not_judged"
 
 
-def _summary(run: Run, context: Context) -> RunSummary:
+def _summary(run: Run, context: Context, notes: Sequence[str]) -> RunSummary:
     info = run.info
     has_rows = bool(len(context.steps))
     ranks = run.ranks.rank
@@ -153,6 +200,6 @@ def _summary(run: Run, context: Context) -> RunSummary:
         rows=len(run.steps) or len(ranks),
         attempts=info.attempts,
         ranks=len(set(ranks.tolist())) if len(ranks) < 10_000_000 else info.world_size,
-        notes=info.notes,
+        notes=(*info.notes, *notes),
         health=info.health,
     )

@@ -44,7 +44,8 @@ def _main_series(finding: Finding, context: Context, ranks: Frame) -> Series | N
     """The first metric of the finding that was logged, of its own rank if it names one."""
     for metric in (*finding.metrics, *(item.metric for item in finding.evidence)):
         if finding.ranks and metric in ranks.names:
-            return ranks.series(metric, ranks.rank == finding.ranks[0])
+            rows, own = context.in_lineage(ranks), ranks.rank == finding.ranks[0]
+            return ranks.series(metric, own if rows is None else rows & own)
         series = context.series(metric)
         if series is not None:
             return series

@@ -2,91 +2,55 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from rlprobe.detector import Detector
 from rlprobe.findings import Finding, Incident, Link, Restore, Severity
+from rlprobe.scan.causal_order import SLACK_ROWS, CausalOrder, Causes
 from rlprobe.scan.context import Context
 from rlprobe.values import Event
 
 _REACH_ROWS = 25  # logged rows after the end of a cause in which a consequence may still begin
-_SLACK_ROWS = 2  # logged rows by which a consequence may seem to begin before its cause
 _FAR_ROWS = 100  # logged rows after the onset of a cause, where something in between was not seen
 _NOTABLE = ("curriculum_changed", "lr_changed", "topology_changed", "resumed")
 _TOLD = 10  # consequences told in a story
 
 
-@dataclass(frozen=True, eq=False)
-class _Causes:
-    """Declared cause edges, and those that follow when a pathology in between was not seen."""
-
-    detectors: Mapping[str, type[Detector]]
-
-    def direct(self, effect: str) -> frozenset[str]:
-        detector = self.detectors.get(effect)
-        return frozenset(detector.caused_by) if detector else frozenset()
-
-    @functools.cache  # noqa: B019 - lives as long as one scan
-    def all(self, effect: str) -> frozenset[str]:
-        reached: set[str] = set()
-        frontier = set(self.direct(effect))
-        while frontier:
-            reached |= frontier
-            frontier = {cause for known in frontier for cause in self.direct(known)} - reached
-        return frozenset(reached - {effect})
-
-
-def build_incidents(
+def linked_by_cause(
     findings: Sequence[Finding], detectors: Mapping[str, type[Detector]], context: Context
-) -> tuple[tuple[Finding, ...], tuple[Incident, ...]]:
-    """The findings with `caused_by` set, in order of onset, and their incidents, worst first."""
-    causes = _Causes(detectors)
+) -> tuple[Finding, ...]:
+    """The findings of one attempt and what led to it, with `caused_by` set, in order of onset."""
+    order = CausalOrder(Causes(detectors), context)
     linked: list[Finding] = []
-    for finding in _in_causal_order(findings, causes):
-        cause = _cause(finding, linked, causes, context)
+    for finding in order.of(findings):
+        cause = _cause(finding, linked, order)
         linked.append(replace(finding, caused_by=cause.key) if cause else finding)
-    linked = [_under_late_cause(finding, linked, causes, context) for finding in linked]
-    roots = [finding for finding in linked if finding.caused_by is None]
-    incidents = [_incident(root, linked, context) for root in roots]
-    incidents.sort(key=lambda item: (-item.severity, item.chain[0].step))
-    return tuple(linked), tuple(incidents)
+    return tuple(sorted(linked, key=lambda finding: finding.first_bad_step))
 
 
-def _in_causal_order(findings: Sequence[Finding], causes: _Causes) -> list[Finding]:
-    """By onset; at one step, a cause before what it may cause, then the more severe."""
-    by_step: dict[int, list[Finding]] = {}
-    for finding in findings:
-        by_step.setdefault(finding.first_bad_step, []).append(finding)
-    return [finding for step in sorted(by_step) for finding in _at_one_step(by_step[step], causes)]
+def incidents_of(
+    linked: Sequence[Finding], context_of: Callable[[Finding], Context]
+) -> tuple[Incident, ...]:
+    """The incidents that linked findings make, worst first, those that are resolved last.
+
+    Args:
+        context_of: the run as the attempt of a root had left it.
+    """
+    ranked: list[tuple[tuple[bool, int, bool, int], Incident]] = []
+    for root in linked:
+        if root.caused_by is None:
+            context = context_of(root)
+            incident = _incident(root, linked, context)
+            over, abandoned = incident.resolved_by is not None, context.upto is not None
+            rank = (over, -incident.severity, abandoned, incident.chain[0].step)
+            ranked.append((rank, incident))
+    return tuple(incident for _, incident in sorted(ranked, key=lambda item: item[0]))
 
 
-def _at_one_step(findings: Sequence[Finding], causes: _Causes) -> list[Finding]:
-    rest = sorted(findings, key=lambda f: (-f.severity, -f.confidence, f.detector, f.key))
-    ordered: list[Finding] = []
-    while rest:
-        free = (f for f in rest if not any(_precedes(other, f, causes) for other in rest))
-        chosen = next(free, rest[0])
-        rest.remove(chosen)
-        ordered.append(chosen)
-    return ordered
-
-
-def _precedes(cause: Finding, effect: Finding, causes: _Causes) -> bool:
-    """Whether the catalogue puts one before the other, and the milder does not hide the worse."""
-    return (
-        cause.severity >= effect.severity
-        and cause.detector in causes.direct(effect.detector)
-        and effect.detector not in causes.direct(cause.detector)
-    )
-
-
-def _cause(
-    effect: Finding, earlier: Sequence[Finding], causes: _Causes, context: Context
-) -> Finding | None:
+def _cause(effect: Finding, earlier: Sequence[Finding], order: CausalOrder) -> Finding | None:
     """The nearest earlier finding that may have caused this one; direct edges are preferred.
 
     What is only worth knowing is hung on nothing but a direct cause.
@@ -95,44 +59,33 @@ def _cause(
         cause
         for cause in earlier
         if cause.severity >= Severity.WARNING
-        and cause.detector in causes.all(effect.detector)
-        and _in_reach(cause, effect, causes, context)
+        and cause.detector in order.causes.all(effect.detector)
+        and _in_reach(cause, effect, order)
     ]
-    direct = [cause for cause in possible if cause.detector in causes.direct(effect.detector)]
+    direct = [cause for cause in possible if order.causes.leads(cause, effect)]
     nearest = direct if direct or effect.severity is Severity.INFO else possible
     return max(reversed(nearest), key=lambda cause: cause.first_bad_step, default=None)
 
 
-def _in_reach(cause: Finding, effect: Finding, causes: _Causes, context: Context) -> bool:
+def _in_reach(cause: Finding, effect: Finding, order: CausalOrder) -> bool:
     """Whether the cause was still there when the effect began, or had been shortly before.
 
-    What has been there from the start, or is linked only through something that was not seen,
-    explains no more than what follows soon.
+    It belongs to the same attempt or to an earlier one. What has been there from the start, or is
+    linked only through something that was not seen, explains no more than what follows soon.
     """
-    interval = context.interval
-    chronic = cause.first_bad_step <= context.first_step + _SLACK_ROWS * interval
-    direct = cause.detector in causes.direct(effect.detector)
+    context, interval = order.context, order.context.interval
+    chronic = cause.first_bad_step <= context.first_step + SLACK_ROWS * interval
+    direct = order.causes.leads(cause, effect)
+    begun = cause.first_bad_step <= effect.first_bad_step or order.ahead(cause, effect)
     soon = effect.first_bad_step - cause.first_bad_step <= _FAR_ROWS * interval
     there = effect.first_bad_step <= cause.last_bad_step + _REACH_ROWS * interval
-    return there and (soon or (direct and not chronic))
+    of_its_time = begun and there and not _of_later_attempt(cause, effect)
+    return of_its_time and (soon or (direct and not chronic))
 
 
-def _under_late_cause(
-    effect: Finding, findings: Sequence[Finding], causes: _Causes, context: Context
-) -> Finding:
-    """A root whose direct cause was seen a row or two after it becomes a consequence of that."""
-    if effect.caused_by is not None or effect.severity < Severity.WARNING:
-        return effect
-    latest = effect.first_bad_step + _SLACK_ROWS * context.interval
-    late = [
-        cause
-        for cause in findings
-        if effect.first_bad_step < cause.first_bad_step <= latest
-        and cause.severity >= effect.severity
-        and cause.caused_by is None
-        and _precedes(cause, effect, causes)
-    ]
-    return replace(effect, caused_by=late[0].key) if late else effect
+def _of_later_attempt(cause: Finding, effect: Finding) -> bool:
+    """What a later attempt shows is no cause of what an earlier one had shown."""
+    return cause.attempt > effect.attempt
 
 
 def _incident(root: Finding, findings: Sequence[Finding], context: Context) -> Incident:
@@ -144,16 +97,26 @@ def _incident(root: Finding, findings: Sequence[Finding], context: Context) -> I
     first = min(f.first_bad_step for f in chain)
     last_good = _last_good(first, context)
     restore = find_restore(first, context)
+    resolved_by = _resolved_by(chain)
     ended = any(f.state == "ended_run" or f.detector == "CRASH" for f in chain)
     return Incident(
         root=root.key,
-        severity=max(f.severity for f in chain),
+        severity=max(f.severity for f in chain if resolved_by or not f.resolved_by),
         chain=links,
         last_good_step=last_good,
         restore=restore,
         ended_run=ended and context.ended,
-        story=_story(chain, _came_before(first, context), last_good, restore),
+        story=_story(chain, _came_before(first, context), last_good, restore, resolved_by),
+        attempt=root.attempt,
+        resolved_by=resolved_by,
     )
+
+
+def _resolved_by(chain: Sequence[Finding]) -> int | None:
+    """The attempt that is clean past all of it; what is only worth knowing keeps nothing open."""
+    harmful = [f.resolved_by for f in chain if f.severity >= Severity.WARNING]
+    known = [number for number in harmful or [f.resolved_by for f in chain] if number]
+    return max(known) if known and len(known) == len(harmful or chain) else None
 
 
 def _chain(root: Finding, findings: Sequence[Finding]) -> list[Finding]:
@@ -204,16 +167,23 @@ def _came_before(first_bad_step: int, context: Context) -> Event | None:
 
 
 def _story(
-    chain: Sequence[Finding], before: Event | None, last_good: int | None, restore: Restore | None
+    chain: Sequence[Finding],
+    before: Event | None,
+    last_good: int | None,
+    restore: Restore | None,
+    resolved_by: int | None,
 ) -> str:
     """What happened, what followed, where to go back to, what to change: one paragraph."""
     root = chain[0]
-    sentences = [f"From step {root.first_bad_step:,}: {_sentence(_stated(root))}"]
+    where = f", in attempt {root.attempt}" if root.attempt > 1 or resolved_by else ""
+    sentences = [f"From step {root.first_bad_step:,}{where}: {_sentence(_stated(root))}"]
     if before is not None:
         sentences.append(_prelude(before, root.first_bad_step))
     sentences += _consequences(chain)
     if last_good is not None:
         sentences.append(f"The last good step is {last_good:,}.")
+    if resolved_by is not None:
+        return " ".join([*sentences, f"Attempt {resolved_by} got past it without: resolved."])
     if restore is not None:
         sentences.append(_way_back(restore))
     if root.remedies:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from rlprobe import schema
+from rlprobe import order_statistics, schema
 from rlprobe.errors import StepNotFoundError, UsageError
 from rlprobe.store.frame import Frame, takeovers
 from rlprobe.store.run import Run
@@ -187,7 +187,7 @@ def _choose(run: Run, step: int, attempt: int | None, having: tuple[int, ...]) -
 
 
 def _nearest(run: Run, step: int) -> str:
-    known = np.unique(np.concatenate([run.steps.step, run.ranks.step]))
+    known = order_statistics.distinct(np.concatenate([run.steps.step, run.ranks.step]))
     if not len(known):
         return "No step was logged at all."
     place = int(np.searchsorted(known, step))
@@ -217,7 +217,7 @@ def _measure(series: Series, window: int) -> MetricAtStep:
     value = float(series.values[-1])
     before = series.values[-1 - window : -1]
     past = before[np.isfinite(before)]
-    median = float(np.median(past)) if len(past) else math.nan
+    median = order_statistics.median(past) if len(past) else math.nan
     log = _on_log_scale(series.name, value, median)
     return MetricAtStep(
         name=series.name,
@@ -245,12 +245,12 @@ def _deviation(name: str, value: float, past: FloatArray, *, log: bool) -> float
         return _robust(math.log10(value), np.log10(past), floor=0.01)
     entry = schema.metric(name)
     smallest = 0.01 if entry is not None and entry.scale == "fraction" else _ROUNDING
-    return _robust(value, past, floor=max(smallest, 0.01 * abs(float(np.median(past)))))
+    return _robust(value, past, floor=max(smallest, 0.01 * abs(order_statistics.median(past))))
 
 
 def _robust(value: float, others: FloatArray, floor: float) -> float:
-    median = float(np.median(others))
-    spread = _MAD_TO_SIGMA * float(np.median(np.abs(others - median)))
+    median = order_statistics.median(others)
+    spread = _MAD_TO_SIGMA * order_statistics.median(np.abs(others - median))
     distance = abs(value - median)
     if distance == 0:
         return 0.0
@@ -324,7 +324,7 @@ def _range(values: FloatArray) -> tuple[float, float]:
 
 def _off_in(name: str, values: FloatArray, ranks: Sequence[int]) -> list[RankOff]:
     finite = values[np.isfinite(values)]
-    median = float(np.median(finite)) if len(finite) else math.nan
+    median = order_statistics.median(finite) if len(finite) else math.nan
     outliers = []
     for rank, value in zip(ranks, values.tolist(), strict=True):
         deviation = _among(value, finite)
@@ -338,7 +338,7 @@ def _among(value: float, finite: FloatArray) -> float:
         return math.inf
     if len(finite) < _MIN_RANKS:
         return 0.0
-    return _robust(value, finite, floor=0.01 * abs(float(np.median(finite))))
+    return _robust(value, finite, floor=0.01 * abs(order_statistics.median(finite)))
 
 
 def _groups(rollouts: Sequence[Rollout]) -> tuple[GroupAtStep, ...]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rlprobe import order_statistics
+from rlprobe._lazy import cached_property
 from rlprobe.values import BoolArray, FloatArray, IntArray, Series
 
 Column = tuple[FloatArray, BoolArray]  # values, and whether each was logged
@@ -32,6 +34,11 @@ class Frame:
 
     def __len__(self) -> int:
         return len(self.step)
+
+    @cached_property
+    def _ascending(self) -> bool:
+        """Whether each row has a later step than the row before."""
+        return bool((self.step[1:] > self.step[:-1]).all())
 
     def in_lineage(self, ends: Mapping[int, int]) -> BoolArray | None:
         """Which rows are the run's lineage; None when all are.
@@ -59,9 +66,9 @@ class Frame:
         chosen = valid if rows is None else valid & rows
         if not chosen.any():
             return None
-        if chosen.all():
-            return _ordered(name, self.step, values)
-        return _ordered(name, self.step[chosen], values[chosen])
+        whole = bool(chosen.all())
+        steps, values = (self.step, values) if whole else (self.step[chosen], values[chosen])
+        return Series(name, steps, values) if self._ascending else _ordered(name, steps, values)
 
     def series_by_rank(self, name: str, rows: BoolArray | None = None) -> dict[int, Series]:
         """One metric over these rows, as one series per rank that logged it."""
@@ -89,7 +96,7 @@ def _ordered(name: str, steps: IntArray, values: FloatArray) -> Series:
 
 def takeovers(step: IntArray, attempt: IntArray) -> dict[int, int]:
     """For each attempt, the first step of any later attempt, where there is one."""
-    numbers = sorted(int(number) for number in np.unique(attempt))
+    numbers = sorted(int(number) for number in order_statistics.distinct(attempt))
     ends: dict[int, int] = {}
     earliest: int | None = None
     for number in reversed(numbers):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rlprobe import order_statistics
 from rlprobe.errors import UsageError
 from rlprobe.store import codec, layout, manifest, shards
 from rlprobe.store.frame import Column, Frame
@@ -91,7 +92,7 @@ Page = tuple[int, pa.Table]  # an attempt, and rows of it
 
 def _metrics(table: str, frame: Frame) -> Iterator[Page]:
     size = max(1, min(_ROWS, _CELLS // max(1, len(frame.names))))
-    for attempt in np.unique(frame.attempt).tolist():
+    for attempt in order_statistics.distinct(frame.attempt).tolist():
         rows = np.flatnonzero(frame.attempt == attempt)
         for first in range(0, len(rows), size):
             yield attempt, _metric_page(table, frame, rows[first : first + size])

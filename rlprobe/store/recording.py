@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rlprobe import schema
+from rlprobe import order_statistics, schema
 from rlprobe._lazy import cached_property
 from rlprobe.errors import InputError
 from rlprobe.store import arrow, codec, layout, manifest, shards
@@ -20,6 +20,8 @@ from rlprobe.store.frame import Frame, empty_frame
 from rlprobe.store.run import RunInfo
 from rlprobe.values import Attempt, BoolArray, Event, IntArray, Problem, Rollout
 
+_LONG = 200_000  # rows from which two threads read faster than one
+_KEPT_ROLLOUTS = 64_000_000  # bytes, about, of rollouts that were read and are kept
 _EAGER_SHARDS = 64  # above this, opening every shard once per metric costs more than memory
 
 
@@ -32,6 +34,8 @@ class Recording:
         self.path = path
         self._manifest = manifest.read(path)
         self._problems: list[Problem] = []
+        self._kept: dict[int, tuple[Rollout, ...]] = {}
+        self._kept_size = 0
         if not self._manifest:
             self._problems.append(
                 Problem(str(path / layout.MANIFEST), "missing or torn; the tables are read without")
@@ -115,10 +119,26 @@ class Recording:
         """Steps with recorded rollouts, ascending."""
         if not self._sample_steps:
             return ()
-        return tuple(int(step) for step in np.unique(np.concatenate(self._sample_steps)))
+        return tuple(
+            int(step) for step in order_statistics.distinct(np.concatenate(self._sample_steps))
+        )
 
     def rollouts(self, step: int) -> tuple[Rollout, ...]:
-        """Rollouts of one step, group by group, all attempts. Ring copies are told only once."""
+        """Rollouts of one step, group by group, all attempts. Ring copies are told only once.
+
+        Several detectors read the same steps: what was read is kept, up to a size.
+        """
+        if step not in self._kept:
+            rollouts = self._read_rollouts(step)
+            texts = (text for one in rollouts for text in (one.prompt, one.completion) if text)
+            self._kept_size += 1_000 * len(rollouts) + sum(map(len, texts))
+            if self._kept_size > _KEPT_ROLLOUTS:
+                self._kept.clear()
+                self._kept_size = 0
+            self._kept[step] = rollouts
+        return self._kept[step]
+
+    def _read_rollouts(self, step: int) -> tuple[Rollout, ...]:
         rollouts: dict[str, Rollout] = {}
         for file, steps in zip(self._sample_files, self._sample_steps, strict=True):
             if (steps == step).any():
@@ -138,13 +158,21 @@ def _slices(table: pa.Table, chosen: BoolArray) -> Iterator[pa.Table]:
 
 
 def _lazy_reader(opened: list[pq.ParquetFile]) -> Any:
+    columns = [frozenset(file.schema_arrow.names) for file in opened]
+    rows = sum(file.metadata.num_rows for file in opened)
+
     def read(names: list[str]) -> pa.Table:
-        parts = []
-        for file in opened:
-            present = [name for name in names if name in file.schema_arrow.names]
-            part = file.read(present, use_threads=False) if present else None
-            parts.append(_with_nulls(part, names, file))
-        return pa.concat_tables(parts)
+        def part(number: int) -> pa.Table:
+            present = [name for name in names if name in columns[number]]
+            table = opened[number].read(present, use_threads=False) if present else None
+            return _with_nulls(table, names, opened[number])
+
+        if rows < _LONG:
+            return pa.concat_tables(map(part, range(len(opened))))
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(2) as pool:
+            return pa.concat_tables(pool.map(part, range(len(opened))))
 
     return read
 

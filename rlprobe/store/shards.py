@@ -55,7 +55,7 @@ def open_shard(path: Path) -> pq.ParquetFile:
         FileNotFoundError: merged away since it was listed.
     """
     try:
-        file = pq.ParquetFile(path, memory_map=True)
+        file = pq.ParquetFile(path)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -11,7 +11,8 @@ A file `<id in lower case>.toml` is a list of `[[case]]`:
     ranks      rank = { metric = generator }
     settings   setting = value
     events     list of { kind, step, attempt, rank, message, data }
-    attempts   list of { number, ended, first_step, last_step }
+    attempts   list of { number, ended, first_step, last_step }; where all have steps, the rows are
+               theirs, and steps that several have were logged by each
     samples    list of { step, … } fields of a rollout
     knobs      knob = value
     tags       what the case stands for: "look-alike" for a healthy run that resembles a sick one
@@ -103,8 +104,15 @@ def _steps(case: Case) -> IntArray:
 
 
 def _frame(case: Case, steps: IntArray) -> Frame:
-    columns = case.get("columns", {})
-    return frame_of(steps, {name: _column(spec, steps) for name, spec in columns.items()})
+    columns = {name: _column(spec, steps) for name, spec in case.get("columns", {}).items()}
+    launches = case.get("attempts", ())
+    if len(launches) < 2 or not all({"first_step", "last_step"} <= set(item) for item in launches):
+        return frame_of(steps, columns)
+    spans = [(steps >= item["first_step"]) & (steps <= item["last_step"]) for item in launches]
+    rows = np.concatenate([np.flatnonzero(span) for span in spans])
+    attempt = np.repeat([item["number"] for item in launches], [span.sum() for span in spans])
+    chosen = {name: (values[rows], valid[rows]) for name, (values, valid) in columns.items()}
+    return frame_of(steps[rows], chosen, attempt=attempt.astype(np.int64))
 
 
 def _ranks(case: Case, steps: IntArray) -> Frame | None:

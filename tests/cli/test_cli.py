@@ -293,6 +293,34 @@ def test_a_waiver_is_told(rlprobe: Run, sick: Path) -> None:
     assert "waived" in out
 
 
+def test_a_waiver_of_the_root_passes_nothing_else(rlprobe: Run, sick: Path) -> None:
+    lines = sick.read_text(encoding="utf-8").splitlines()
+    lines[155:] = [line.replace('"kl": 0.0', '"kl": 90') for line in lines[155:]]
+    sick.write_text("\n".join(lines), encoding="utf-8")
+    document = json.loads(rlprobe("scan", sick, "--format", "json")[1])
+    root = document["incidents"][0]["root"].partition("@")[0].partition(":")[0]
+    others = {item["detector"] for item in document["findings"] if item["severity"] == "critical"}
+    assert others - {root}
+    Path("policy.toml").write_text(f'[[waivers]]\ndetector = "{root}"\nreason = "known"\n')
+    code, out, _ = rlprobe("gate", sick, "--config", "policy.toml", "--quiet")
+    assert code == 1
+    assert out.startswith("GATE FAIL")
+    assert all(f"{name} at step" in out for name in others)
+
+
+def test_a_gate_with_a_path_that_cannot_be_read_does_not_say_pass(
+    rlprobe: Run, sick: Path, healthy: Path
+) -> None:
+    code, out, err = rlprobe("gate", healthy, "nowhere", "--quiet")
+    assert (code, out.splitlines()[0]) == (2, "GATE NOT JUDGED")
+    assert "'nowhere' could not be read" in out
+    assert "nowhere" in err
+    code, out, _ = rlprobe("gate", sick, "nowhere", healthy, "--format", "json")
+    document = json.loads(out)
+    assert code == document["gate"]["exit_code"] == 1
+    assert [bool(run["failing"]) for run in document["gate"]["by_run"]] == [True, False]
+
+
 @pytest.mark.parametrize("name", ["text", "json", "markdown"])
 def test_quiet(rlprobe: Run, sick: Path, name: str) -> None:
     code, out, err = rlprobe("scan", sick, "--quiet", "--format", name)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rlprobe import schema
+from rlprobe import naming, schema
 from tests.importers.reading import points, read
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-framework.md"
@@ -27,9 +27,9 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (toml,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (copy / "aliases" / "acme.toml").write_text(toml, encoding="utf-8")
     monkeypatch.setattr(schema, "files", lambda package: copy)
-    schema.aliases.cache_clear()
+    naming.every.cache_clear()
     yield
-    schema.aliases.cache_clear()
+    naming.every.cache_clear()
 
 
 @pytest.mark.usefixtures("acme")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlprobe import schema
+from rlprobe import naming
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ from rlprobe import schema
     ],
 )
 def test_detection(framework: str | None, keys: list[str]) -> None:
-    assert schema.detect_framework(keys) == framework
-    assert schema.detect_framework(reversed(keys)) == framework
+    assert naming.detect_framework(keys) == framework
+    assert naming.detect_framework(reversed(keys)) == framework
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_detection(framework: str | None, keys: list[str]) -> None:
     ],
 )
 def test_keys(framework: str, key: str, name: str | None) -> None:
-    assert schema.aliases()[framework].canonical(key) == name
+    assert naming.every()[framework].canonical(key) == name
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_keys(framework: str, key: str, name: str | None) -> None:
     ],
 )
 def test_values_are_recomputed(framework: str, key: str, logged: float, metric: float) -> None:
-    ((value, there),) = schema.aliases()[framework].apply({key: (logged, True)}).values()
+    ((value, there),) = naming.every()[framework].apply({key: (logged, True)}).values()
     assert there
     assert value == pytest.approx(metric)
 
 
 def test_transforms_sentinels_and_witnesses_belong_to_known_keys() -> None:
-    for table in schema.aliases().values():
+    for table in naming.every().values():
         for key in {*table.transforms, *table.witnesses}:
             assert table.canonical(key), f"{table.framework}: {key}"
         for key in table.detect:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlprobe import schema
+from rlprobe import naming
 from rlprobe.store.recording import Recording
 from rlprobe.values import Series
 
@@ -25,7 +25,7 @@ def _same(a: float, b: float) -> bool:
 
 def _differences(recording: Recording, history: list[dict[str, Any]]) -> list[str]:
     """Where the recording says something else than the Trainer's own log."""
-    names = schema.aliases()["trl"]
+    names = naming.every()["trl"]
     columns: dict[str, Series | None] = {}
     found = []
     for row in history:

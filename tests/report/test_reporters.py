@@ -342,3 +342,25 @@ def test_golden_files_hold_no_stray_whitespace() -> None:
     for path in folder.glob("*.txt"):
         for line in path.read_text(encoding="utf-8").splitlines():
             assert line == line.rstrip(), f"{path.name}: {line!r}"
+
+
+def test_what_a_later_attempt_resolved_is_told_in_a_line(noisy: ScanReport) -> None:
+    attempts = (Attempt(1, 1, LAST, "crashed"), Attempt(2, 1400, 1600, "completed"))
+    report = replace(
+        noisy,
+        verdict="pass",
+        run=replace(noisy.run, attempts=attempts),
+        findings=tuple(replace(item, attempt=1, resolved_by=2) for item in noisy.findings),
+        incidents=tuple(replace(item, attempt=1, resolved_by=2) for item in noisy.incidents),
+    )
+    screen = render(report)
+    assert "PASS   nothing left" in screen
+    assert "resolved   critical" in screen
+    assert "of attempt 1 from step" in screen
+    assert "CRITICAL" not in screen
+    assert "resolved by attempt 2 (critical)" in render(report, "markdown")
+    document = json.loads(render(report, "json"))
+    jsonschema.Draft202012Validator(schema.report_schema()).validate(document)
+    assert {item["resolved_by"] for item in document["findings"]} == {2}
+    left = replace(report, incidents=noisy.incidents, findings=noisy.findings, verdict="fail")
+    assert "first bad step 1,428   confidence" in render(left), "the attempt is not known"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rlprobe.errors import Inconclusive
-from rlprobe.rule import WHOLE, Signal, early, is_signed
+from rlprobe.rule import WHOLE, Signal, early
 from rlprobe.scan.context import Context
 from rlprobe.testing import run_of
 from rlprobe.values import FloatArray
@@ -57,12 +57,6 @@ def test_distance_from_the_best_level_has_a_least_standard_deviation() -> None:
     best = signal_of("reward_mean", reward_mean=[10, 10, 10, 12]).best_level(4)
     assert best.robust_std[-1] == 0
     assert best.z(least_share=0.1)[-1] == 2
-
-
-def test_a_loss_is_signed_by_its_values_or_by_what_is_learnt_from() -> None:
-    assert not is_signed(signal_of("loss", loss=[2.0, 0.0]))
-    assert is_signed(signal_of("loss", loss=[2.0, -0.1]))
-    assert is_signed(signal_of("loss", loss=[2.0, 1.0], reward_mean=[0.5, 0.5]))
 
 
 # --- what a rule needs ----------------------------------------------------------------------------

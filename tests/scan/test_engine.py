@@ -209,6 +209,6 @@ def test_the_catalogue_itself_on_a_healthy_and_a_sick_run(tmp_path: Path) -> Non
     sick = scan(run_of({"grad_norm": norm.tolist(), "loss": norm.tolist()}, [checkpoint(100)]))
     assert sick.verdict == "fail"
     root = sick.roots()[0]
-    assert (root.detector, root.first_bad_step) == ("GRAD_PATHOLOGY", 121)
+    assert (root.detector, root.first_bad_step) == ("NONFINITE_METRIC", 121)  # forward first
     assert sick.incidents[0].restore is not None
     assert sick.incidents[0].restore.step == 100

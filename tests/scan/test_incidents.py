@@ -3,35 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from rlprobe.detector import Detector, Event, Evidence, Finding, RunContext, Severity, State
+import numpy as np
+
+from rlprobe.detector import (
+    Detector,
+    Event,
+    Evidence,
+    Finding,
+    RunContext,
+    Severity,
+    Stage,
+    State,
+)
 from rlprobe.findings import Incident
 from rlprobe.scan.context import Context
-from rlprobe.scan.incidents import build_incidents
+from rlprobe.scan.incidents import incidents_of, linked_by_cause
 from tests.scan.test_engine import checkpoint, run_of
 
 WARNING, CRITICAL, INFO = Severity.WARNING, Severity.CRITICAL, Severity.INFO
 
 
-def detector(name: str, *caused_by: str) -> type[Detector]:
+def detector(name: str, *caused_by: str, stage: Stage = "outcome") -> type[Detector]:
     def scan(self: Detector, run: RunContext) -> Iterator[Finding]:
         yield from ()
 
     members = {"id": name, "severity": CRITICAL, "caused_by": caused_by, "scan": scan}
+    members["stage"] = stage
     return type(name, (Detector,), members)
 
 
 CATALOGUE = {
     item.id: item
     for item in (
-        detector("FLAT", "FALL"),
-        detector("NOISE", "FLAT", "FALL"),
-        detector("FALL", "NOISE"),
-        detector("KL", "NOISE"),
+        detector("FLAT", "FALL", stage="groups"),
+        detector("NOISE", "FLAT", "FALL", stage="advantage"),
+        detector("FALL", "NOISE", "FLAT", stage="reward"),
+        detector("SPIKE", "NOISE", "FLAT", "LOSS", stage="gradient"),
+        detector("LOSS", "NOISE", "SPIKE", stage="loss"),
+        detector("KL", "NOISE", stage="policy"),
         detector("LONG", "KL"),
         detector("CUT", "LONG"),
         detector("NAN", "CUT"),
         detector("ADVICE", "NAN"),
+    )
+}
+
+
+ROLLOUTS = {
+    item.id: item
+    for item in (
+        detector("FLAT", "FALL", "CUT", "LENGTH", stage="groups"),
+        detector("FALL", "FLAT", "CUT", stage="reward"),
+        detector("LENGTH", "FLAT", stage="rollout"),
+        detector("CUT", "LENGTH", "FLAT", stage="rollout"),
     )
 }
 
@@ -61,16 +87,71 @@ def found(
 
 def told(*findings: Finding, events: tuple[Event, ...] = ()) -> list[Incident]:
     context = Context(run_of({"loss": [1.0] * 200}, events))
-    return list(build_incidents(findings, CATALOGUE, context)[1])
+    linked = linked_by_cause(findings, CATALOGUE, context)
+    return list(incidents_of(linked, lambda _: context))
 
 
 def chain(incident: Incident) -> list[tuple[str, int]]:
     return [(link.detector, link.lead) for link in incident.chain]
 
 
-def test_at_one_step_the_catalogue_orders_and_a_milder_one_is_no_root() -> None:
-    (incident,) = told(found("NOISE", 50), found("FALL", 50, severity=WARNING), found("FLAT", 50))
-    assert chain(incident) == [("FLAT", 0), ("NOISE", 0), ("FALL", 0)]
+def test_at_one_step_the_stage_decides_whatever_the_severity() -> None:
+    (incident,) = told(
+        found("LOSS", 50),
+        found("FALL", 50),
+        found("SPIKE", 50),
+        found("NOISE", 50, severity=WARNING),
+        found("FLAT", 50, severity=WARNING),
+    )
+    order = ["FLAT", "NOISE", "FALL", "SPIKE", "LOSS"]
+    assert chain(incident) == [(name, 0) for name in order]
+    assert incident.severity is CRITICAL
+
+
+def along(values: list[float], metric: str, *findings: Finding) -> list[tuple[str, int]]:
+    """The chain where LENGTH or CUT is seen in a metric that leaves its level at 50 by these."""
+    noise = 1 + 0.03 * np.random.default_rng(0).normal(size=200)
+    series = (values[0] * noise).tolist()
+    series[49 : 48 + len(values)] = values[1:]
+    context = Context(run_of({metric: series}))
+    seen = [
+        replace(f, metrics=(metric,)) if f.detector in ("LENGTH", "CUT") else f for f in findings
+    ]
+    (incident,) = incidents_of(linked_by_cause(seen, ROLLOUTS, context), lambda _: context)
+    return chain(incident)
+
+
+def test_a_drift_followed_back_into_the_noise_is_no_root() -> None:
+    metric = "completion_length_mean"
+    slow = [100.0, 103.0, 104.0, 112.0, 130.0, 180.0]
+    assert along(slow, metric, found("LENGTH", 50), found("FLAT", 52)) == [
+        ("FLAT", 0),
+        ("LENGTH", -2),
+    ]
+    assert along(slow, metric, found("LENGTH", 50), found("FLAT", 50)) == [
+        ("FLAT", 0),
+        ("LENGTH", 0),
+    ]
+
+
+def test_what_has_broken_when_a_cause_is_seen_is_no_effect_of_it() -> None:
+    metric = "completion_length_mean"
+    fast = [100.0, 130.0, 170.0, 220.0, 300.0]
+    assert along(fast, metric, found("LENGTH", 50), found("FLAT", 52)) == [
+        ("LENGTH", 0),
+        ("FLAT", 2),
+    ]
+    at_once = [100.0, 300.0, 300.0, 300.0]
+    assert along(at_once, metric, found("LENGTH", 50), found("FLAT", 50)) == [
+        ("LENGTH", 0),
+        ("FLAT", 0),
+    ]
+
+
+def test_completions_that_are_cut_at_once_are_the_root_of_flat_groups() -> None:
+    cut = [0.01, 0.4, 0.7, 0.9, 1.0]
+    findings = (found("CUT", 50, severity=WARNING), found("FALL", 50), found("FLAT", 52))
+    assert along(cut, "truncation_rate", *findings) == [("CUT", 0), ("FALL", 0), ("FLAT", 2)]
 
 
 def test_an_effect_seen_a_row_before_its_cause_hangs_on_it() -> None:

@@ -4,5 +4,6 @@ log     the format: what a terminal or a batch system kept
 rows    lines -> rows, one by one as they are known
 line    one line -> metrics; pairs: names and numbers in it
 steps   steps for rows that tell none: with hindsight, or while the run goes on
+ending  how the run ended, as the lines after the last row tell
 table, blocks   printed tables; names and numbers under a heading
 """

@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from rlprobe import schema
+from rlprobe import naming, schema
 from rlprobe.importers.console.pairs import ANSI, piped, plain_pairs
 from rlprobe.importers.numbers import spelled
 
@@ -216,7 +216,7 @@ def labelled(phrase: str) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def _named(key: str) -> frozenset[str]:
-    names = {table.canonical(key) for table in schema.aliases().values()}
+    names = {table.canonical(key) for table in naming.every().values()}
     return frozenset(name for name in names if name)
 
 

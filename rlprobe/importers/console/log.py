@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rlprobe.errors import EmptyRunError
+from rlprobe.importers.console.ending import LastWords
 from rlprobe.importers.console.line import STEP_KEYS
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.steps import SettledSteps
@@ -35,6 +36,9 @@ class Console(Importer):
     metrics does not count: a row needs a number under a name that the vocabulary knows as a
     measurement, so that printed configurations, source code and model answers pass by.
 
+    What comes after the last row tells how the run ended: an exception that nobody caught, memory
+    that ran out, a collective that timed out, a signal, the end of a job's time.
+
     Where rows tell no step it comes from the progress bar, or rows are numbered; the notes say
     which. Megatron prints a loss only where it is not negative: where the line has none, the loss
     is not logged, and a warning about a gradient that is not finite is taken into its step.
@@ -56,11 +60,15 @@ class Console(Importer):
 
     def read(self, source: Source) -> list[Reading]:
         """The run in the output."""
-        reader, table, steps = Reader(), RowTable(), SettledSteps()
+        reader, table, steps, last_words = Reader(), RowTable(), SettledSteps(), LastWords()
         for segment in segments(source):
+            before = reader.progress
             for row in reader.feed(segment):
                 table.add(0, row.metrics)
                 steps.add(row)
+            if reader.progress != before:
+                last_words.clear()
+            last_words.add(segment)
         for row in reader.finish():
             table.add(0, row.metrics)
             steps.add(row)
@@ -68,7 +76,9 @@ class Console(Importer):
             raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
         numbers, notes = steps.settled()
         table.set_steps(np.array(numbers, dtype=np.int64))
-        return [Reading(table, notes=[*notes, reader.note] if reader.note else notes)]
+        notes += [reader.note] if reader.note else []
+        ending = last_words.event(numbers[-1])
+        return [Reading(table, notes=notes, events=() if ending is None else (ending,))]
 
 
 def segments(source: Source) -> Iterator[str]:

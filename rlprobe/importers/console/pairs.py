@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from rlprobe.importers.numbers import spelled
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07")
+RAY = re.compile(r"^\s*\([\w.:]+(?: pid=\d+)?(?:, ip=[\d.]+)?\)\s?")  # before a line of a worker
+RANK = re.compile(r"^\s*\[(?:rank|default)(\d+)\]:?\s?")
 NUMBER = (
     r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
     r"|nan|inf(?:inity)?)"

@@ -8,7 +8,7 @@ import re
 
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.blocks import Blocks
-from rlprobe.importers.console.pairs import ANSI, plain_pairs
+from rlprobe.importers.console.pairs import ANSI, RANK, RAY, plain_pairs
 from rlprobe.importers.console.steps import BAR, Bar, ConsoleRow, Row, bar_of
 from rlprobe.importers.console.table import Tables
 from rlprobe.importers.numbers import spelled
@@ -16,8 +16,6 @@ from rlprobe.importers.numbers import spelled
 _LONGEST_DICT = 65_536
 _MOST_STEPS = 10_000  # of which it is remembered which rank printed them
 _MOST_HELD = 200_000
-_RAY = re.compile(r"^\s*\([\w.:]+(?: pid=\d+)?(?:, ip=[\d.]+)?\)\s?")
-_RANK = re.compile(r"^\s*\[(?:rank|default)(\d+)\]:?\s?")
 _OPENS = re.compile(r"\{\s*(?:['\"]|$)")
 _OVERFLOW = re.compile(
     r"OVERFLOW!.*?Skipping step.*?[Rr]educing to ([\d.e+]+)"
@@ -76,12 +74,17 @@ class Reader:
         """The rows that are whole with one more line, or what stands between carriage returns."""
         text = ANSI.sub("", segment) if "\x1b" in segment else segment
         if text.lstrip().startswith(("(", "[")):
-            text = self._rank(_RAY.sub("", text))
+            text = self._rank(RAY.sub("", text))
         if text.startswith('{"log":'):
             text = _output_in(text)
         if not (self.open and self._continue(text)):
             self._line(text)
         return self._given()
+
+    @property
+    def progress(self) -> tuple[int, int, int]:
+        """Changes with every row of metrics and every move of the progress bar."""
+        return self.count, id(self.waiting), self.bar.at if self.bar else 0
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
@@ -104,7 +107,7 @@ class Reader:
         self.latest = row.step
 
     def _rank(self, text: str) -> str:
-        match = _RANK.match(text)
+        match = RANK.match(text)
         self.rank = int(match[1]) if match else None
         return text[match.end() :] if match else text
 

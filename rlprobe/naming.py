@@ -1,0 +1,230 @@
+"""How frameworks name the metrics: the alias files of `schemas/`, each read when asked for."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlprobe import schema
+
+Logged = tuple[Any, Any]  # values, and whether each was logged
+_MOST_PLANS = 1_000  # of sets of keys, per framework
+_FILE = "aliases/{}.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What becomes of one key: its canonical name, and how its values are to be read.
+
+    Attributes:
+        sentinel: the logged value that stands for "not measured".
+        transform: factor and offset that turn a logged value into the metric's.
+    """
+
+    key: str
+    name: str
+    sentinel: float | None
+    transform: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aliases:
+    """How one framework names the metrics.
+
+    Attributes:
+        detect: keys that give the framework away; one that ends in `*` stands for every key that
+            starts so.
+        sentinels: values that stand for "not measured", by the framework's key.
+        transforms: factor and offset that turn a logged value into the metric's, by the key.
+        witnesses: keys that the framework leaves out of a row when their value is not finite, each
+            with the key that shows that the row is there.
+        normalise: whether case, spaces and punctuation make no difference.
+        inherits: whether the plain names count as well, because users add their own metrics.
+        raw_patterns: the patterns as they are written in the file.
+    """
+
+    framework: str
+    title: str
+    detect: tuple[str, ...]
+    strip_prefixes: tuple[str, ...]
+    exact: Mapping[str, str]
+    patterns: tuple[tuple[re.Pattern[str], str], ...]
+    keep: frozenset[str]
+    sentinels: Mapping[str, float]
+    transforms: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    witnesses: Mapping[str, str] = field(default_factory=dict)
+    normalise: bool = False
+    inherits: bool = False
+    raw_patterns: Mapping[str, str] = field(default_factory=dict)
+    _plans: dict[tuple[str, ...], tuple[Naming, ...]] = field(default_factory=dict, repr=False)
+
+    def apply(self, columns: Mapping[str, Logged]) -> dict[str, Logged]:
+        """Logged columns as metrics: sentinels out, in the metric's unit, under canonical names.
+
+        A column is its values and whether each was logged: two arrays of one length, or a number
+        and a bool. A key without a metric keeps its name. Of two keys that mean the same, the
+        better one counts where it was logged.
+        """
+        named: dict[str, Logged] = {}
+        for key in self.plan(tuple(columns)):
+            values, logged = columns[key.key]
+            if key.sentinel is not None:
+                logged = logged & (values != key.sentinel)
+            if key.transform is not None:
+                values = values * key.transform[0] + key.transform[1]
+            if key.name in named:
+                import numpy as np
+
+                worse, had = named[key.name]
+                values, logged = np.where(logged, values, worse), logged | had
+            named[key.name] = (values, logged)
+        return named
+
+    def plan(self, keys: tuple[str, ...]) -> tuple[Naming, ...]:
+        """What becomes of each of these keys, of those that mean the same the best one last."""
+        if keys not in self._plans:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            ranks = {name: rank for rank, name in enumerate(self.exact)}
+            ordered = sorted(keys, key=lambda key: (ranks.get(self.bare(key), -1), key))
+            self._plans[keys] = tuple(self.naming(key) for key in ordered)
+        return self._plans[keys]
+
+    def naming(self, key: str) -> Naming:
+        """What becomes of one key."""
+        bare = self.bare(key)
+        name = self.canonical(key) or key
+        return Naming(key, name, self.sentinels.get(bare), self.transforms.get(bare))
+
+    def canonical(self, key: str) -> str | None:
+        """The canonical metric for a key of this framework; None if the vocabulary has none."""
+        name = self.bare(key)
+        if name in self.keep:
+            return None
+        known = self._listed(name) or (name if schema.metric(name) else None)
+        if known:
+            return known
+        if self.normalise:
+            plain = normal(name)
+            return self._listed(plain) or (plain if schema.metric(plain) else None)
+        return every()["generic"].canonical(name) if self.inherits else None
+
+    def _listed(self, name: str) -> str | None:
+        if name in self.exact:
+            return self.exact[name]
+        matches = ((pattern.fullmatch(name), target) for pattern, target in self.patterns)
+        return next((self._from_pattern(m, target) for m, target in matches if m), None)
+
+    def bare(self, key: str) -> str:
+        """A key without the prefix that a tracker put before it."""
+        if key in self.exact:
+            return key
+        for prefix in self.strip_prefixes:
+            if key.startswith(prefix):
+                return key[len(prefix) :]
+        return key
+
+    def _from_pattern(self, match: re.Match[str], target: str) -> str:
+        if "{name}" not in target:
+            return target
+        inner = match["name"]
+        if target.startswith("eval/"):
+            inner = self.canonical(inner) or inner
+        return target.replace("{name}", inner)
+
+
+def normal(name: str) -> str:
+    """A name in lower case, with `_` for everything that is neither letter nor digit."""
+    return re.sub(r"[^0-9a-z]+", "_", name.lower()).strip("_")
+
+
+def _aliases(raw: Mapping[str, Any]) -> Aliases:
+    return Aliases(
+        framework=raw["framework"],
+        title=raw["title"],
+        detect=tuple(raw.get("detect", ())),
+        strip_prefixes=tuple(raw.get("strip_prefixes", ())),
+        exact=raw["aliases"],
+        patterns=tuple((_pattern(k), target) for k, target in raw.get("patterns", {}).items()),
+        keep=frozenset(raw.get("keep", {}).get("keys", ())),
+        sentinels=raw.get("sentinels", {}),
+        transforms={key: _transform(how) for key, how in raw.get("transform", {}).items()},
+        witnesses=raw.get("absent_when_nonfinite", {}),
+        normalise=raw.get("normalise", False),
+        inherits=raw.get("inherits", False),
+        raw_patterns=raw.get("patterns", {}),
+    )
+
+
+def _pattern(key: str) -> re.Pattern[str]:
+    """`{name}` is what the target takes over, `*` is anything."""
+    return re.compile(re.escape(key).replace(r"\{name\}", "(?P<name>.+)").replace(r"\*", ".+"))
+
+
+def _transform(how: Mapping[str, float]) -> tuple[float, float]:
+    return how.get("sign", 1) * how.get("factor", 1.0), how.get("offset", 0.0)
+
+
+class _Every(Mapping[str, Aliases]):
+    """All alias files, by framework."""
+
+    def __init__(self) -> None:
+        self._names = schema.frameworks()
+        self._read: dict[str, Aliases] = {}
+
+    def __getitem__(self, framework: str) -> Aliases:
+        if framework not in self._names:
+            raise KeyError(framework)
+        if framework not in self._read:
+            raw = tomllib.loads(schema.text(_FILE.format(framework)))
+            self._read[framework] = _aliases(raw)
+        return self._read[framework]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+@functools.cache
+def every() -> Mapping[str, Aliases]:
+    """Every alias file, by framework."""
+    return _Every()
+
+
+def detect_framework(keys: Iterable[str]) -> str | None:
+    """The framework whose tell-tale keys occur most often among these keys, if any does.
+
+    Of two with as many, the one that knows more of the keys.
+    """
+    present = set(keys)
+    scores = {name: _score(_head(name), present) for name in schema.frameworks()}
+    most = max(scores.values(), default=0)
+    if not most:
+        return None
+    best = [name for name, score in scores.items() if score == most]
+    known = {name: sum(map(bool, map(every()[name].canonical, present))) for name in best}
+    return max(best, key=known.__getitem__)
+
+
+def _head(framework: str) -> Mapping[str, Any]:
+    """What an alias file says before its tables, which are the most of it."""
+    head, _, _ = schema.text(_FILE.format(framework)).partition("\n[")
+    return tomllib.loads(head)
+
+
+def _score(head: Mapping[str, Any], present: set[str]) -> int:
+    score = 0
+    for key in head.get("detect", ()):
+        wanted = [prefix + key for prefix in ("", *head.get("strip_prefixes", ()))]
+        if key.endswith("*"):
+            starts = tuple(name[:-1] for name in wanted)
+            score += any(name.startswith(starts) for name in present)
+        else:
+            score += any(name in present for name in wanted)
+    return score
