@@ -216,7 +216,7 @@ class RewardCollapse(Detector):
             stretch,
             f"The mean reward fell from {number(best)} to {number(now)}{SINCE} and stayed there "
             f"for {len(stretch):,} rows.",
-            severity=self._severity(stretch, left=(now - lowest) / (best - lowest)),
+            severity=self._severity(stretch, remaining=(now - lowest) / (best - lowest)),
             confidence=0.9 if len(stretch) >= 10 else 0.75,
             evidence=(
                 stretch.at_onset(best),
@@ -242,13 +242,13 @@ class RewardCollapse(Detector):
             remedies=("what changed at this step: data, sampling, a setting?", *_cures(stretch)),
         )
 
-    def _severity(self, stretch: Stretch, left: float) -> Severity:
+    def _severity(self, stretch: Stretch, remaining: float) -> Severity:
         if stretch.recovered and len(stretch) < self.passing:
             leapt = bool(np.isin(stretch.start, leaps(stretch.signal)))
             return Severity.WARNING if leapt else Severity.INFO
         if stretch.recovered:
             return Severity.WARNING
-        return Severity.CRITICAL if left <= self.nothing_left else Severity.WARNING
+        return Severity.CRITICAL if remaining <= self.nothing_left else Severity.WARNING
 
     def _dead(self, stretch: Stretch, usual: float) -> Finding:
         name = stretch.signal.metric.removeprefix("reward_component/")
