@@ -312,7 +312,9 @@ def _at_top(stretch: Stretch, limit: float) -> Evidence:
     """The largest advantage as it was logged, of either sign."""
     top = stretch.at_top(limit, "largest advantage")
     lowest = float(stretch.signal.beside("advantage_min")[stretch.top])
-    return replace(top, metric="advantage_min", value=lowest) if lowest == -top.value else top
+    if lowest != -top.value:
+        return top
+    return replace(top, metric="advantage_min", value=lowest, note="lowest advantage")
 
 
 def _group_size(run: RunContext) -> int | None:

@@ -147,7 +147,7 @@ class ClipSaturation(Detector):
             confidence=0.8 if bad else 0.5,
             evidence=(
                 stretch.at_onset(self.share),
-                stretch.in_all(usual, before, f"median while it is high, against {when}"),
+                stretch.in_all(usual, before, f"level while it is high, against {when}"),
             ),
             remedies=remedies,
         )

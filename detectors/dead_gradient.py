@@ -263,7 +263,8 @@ class DeadGradient(Detector):
             self,
             stretch,
             f"{what} exactly 0 on {count:,} {_rows(count)}{SINCE}{learning}: "
-            "no label is left after masking, or the trainer prints 0 for a NaN.",
+            "no label is left after masking, or the trainer prints 0 for a NaN"
+            + ("." if measured else " (a loss of GRPO may be 0 by right)."),
             variant="zero_loss",
             severity=severity,
             confidence=0.85 if count > self.few else 0.7,

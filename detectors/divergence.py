@@ -19,6 +19,7 @@ from rlprobe.rule import (
     Past,
     Signal,
     Stretch,
+    descent_onset,
     early,
     finding,
     number,
@@ -71,6 +72,10 @@ class Divergence(Detector):
     needs = (("loss",), ("policy_loss",), ("token_accuracy",), ("eval/loss",), ("eval/ppl",))
     stage = "loss"
     caused_by = (
+        "ZERO_VARIANCE",
+        "GRAD_PATHOLOGY",
+        "REWARD_COLLAPSE",
+        "REWARD_HACKING",
         "LOSS_SPIKE",
         "GRAD_PATHOLOGY",
         "LOSS_SCALE_COLLAPSE",
@@ -154,6 +159,9 @@ class Divergence(Detector):
         """
         accuracy = Signal.logged(run, "token_accuracy", above=0)
         if accuracy is None or len(accuracy) < 2 * self.signed_rows:
+            return
+        least = (1 - self.lost_share) * accuracy.values.max()
+        if accuracy.values[-self.rows :].max() >= least:  # most runs: it is near its best
             return
         best = accuracy.best_level(self.level_rows, warmup=self.signed_rows)
         lost = best.level - accuracy.values
@@ -241,7 +249,8 @@ class Divergence(Detector):
         """First row after which means of so many rows stay above half of `rise`, to the end."""
         up = stats.rolling_mean(best.scaled, rows) - best.center
         low = np.flatnonzero(~(up > math.log(self.rise) / 2))
-        return max(0, int(low[-1]) + 2 - rows) if len(low) else 0
+        since = int(low[-1]) + 2 - rows if len(low) else 0
+        return min(max(0, since), len(up) - 1)
 
     def _from_step(self, stretch: Stretch, scaled: stats.FloatArray) -> Stretch:
         """The same from the row of the step, where the rise is one; else from where it began."""
@@ -253,7 +262,7 @@ class Divergence(Detector):
         before, later = stats.median(scaled[first:step]), stats.median(scaled[step:last])
         at_once = stats.median(scaled[step:][:3])
         sharp = at_once - before > self.step_share * (later - before) > 0
-        began = stats.descent_onset(-scaled, min(stretch.sure + self.step_past, stretch.end))
+        began = descent_onset(-scaled, min(stretch.sure + self.step_past, stretch.end))
         return stretch.starting(step if sharp else min(began, stretch.start))
 
     # --- a signed loss ----------------------------------------------------------------------------
@@ -278,7 +287,7 @@ class Divergence(Detector):
             self,
             stretch,
             f"The {stretch.signal.metric.replace('_', ' ')} rose from {number(level)} to "
-            f"{number(now)}{SINCE} and stays there{_meaning(level, now, kind)}.",
+            f"{number(now)}{SINCE} and stays there{_meaning(level, now, kind)}. {kind.told}",
             variant=variant,
             confidence=0.9 if len(stretch) >= 8 else 0.75,
             evidence=(

@@ -160,9 +160,9 @@ class EntropyCollapse(Detector):
             confidence=0.85 if fell else 0.7,
             evidence=(
                 stretch.at_onset(start),
-                stretch.in_all(low, start, "median while it is low, against the start"),
+                stretch.in_all(low, start, "level while it is low, against the start"),
                 stretch.in_all(low / start, self.low if fell else self.share, "share of the start"),
-                Evidence("reward_mean", None, reward, note="median while it is low")
+                Evidence("reward_mean", None, reward, note="level while it is low")
                 if np.isfinite(reward)
                 else None,
             ),
@@ -186,9 +186,7 @@ class EntropyCollapse(Detector):
             confidence=0.75,
             evidence=(
                 stretch.at_onset(shift.before),
-                stretch.in_all(
-                    shift.after, shift.before, "median of the next rows, against before"
-                ),
+                stretch.in_all(shift.after, shift.before, "level of the next rows, against before"),
                 reward.evidence(),
             ),
             remedies=(

@@ -156,7 +156,7 @@ class EntropyExplosion(Detector):
             confidence=0.9 if len(stretch) >= 10 else 0.75,
             evidence=(
                 stretch.at_onset(level),
-                stretch.in_all(stretch.usual, level, "median since, against the level before"),
+                stretch.in_all(stretch.usual, level, "level since, against what it is judged by"),
                 reward.evidence(),
             ),
             remedies=(
@@ -183,7 +183,7 @@ class EntropyExplosion(Detector):
             confidence=0.75,
             evidence=(
                 stretch.at_onset(shift.before),
-                stretch.in_all(shift.after, shift.before, "median of the next rows, before"),
+                stretch.in_all(shift.after, shift.before, "level of the next rows, against before"),
                 reward.evidence(),
             ),
             remedies=(
@@ -193,7 +193,7 @@ class EntropyExplosion(Detector):
         )
 
     def _severity(self, stretch: Stretch, reward: Change) -> Severity:
-        if reward.rose():
+        if reward.rose(1):
             return Severity.INFO
         lost = stretch.usual > self.noise or reward.fell(0.5)
         return Severity.CRITICAL if lost else Severity.WARNING

@@ -15,7 +15,6 @@ from rlprobe.detector import (
     Detector,
     Evidence,
     Finding,
-    Rollout,
     RunContext,
     Severity,
     fixed,
@@ -24,22 +23,21 @@ from rlprobe.detector import (
 )
 from rlprobe.rule import (
     SINCE,
+    Earned,
     Judged,
     Levels,
     Period,
     Sampled,
     SampledEpisode,
     Shown,
-    Sides,
+    Signal,
     Stretch,
     finding,
-    groups,
     known,
     number,
     sampled_steps,
     sides,
     stretch_from,
-    unpicked,
 )
 
 FAMILY = "reward_component/"
@@ -51,18 +49,18 @@ EMPTY_ANSWER = re.compile(r"<answer>\s*</answer>|\\boxed\{\s*\}|<solution>\s*</s
 
 
 @dataclass(frozen=True, slots=True)
-class _Earned:
-    """What the rollouts of a step earned, one entry per rollout.
+class _Rewards:
+    """Task and auxiliary reward, one entry per row, with the names of their components."""
 
-    Attributes:
-        group: the number of each one's group.
-        task, auxiliary: the two sides of its reward.
-    """
-
-    rollouts: Sequence[Rollout]
-    group: stats.IntArray
-    task: stats.FloatArray
+    task: Signal
     auxiliary: stats.FloatArray
+    task_names: Sequence[str]
+    auxiliary_names: Sequence[str]
+
+    @property
+    def help(self) -> Signal:
+        """The auxiliary reward as a signal."""
+        return self.task.with_values(self.auxiliary)
 
 
 class FormatGaming(Detector):
@@ -132,7 +130,7 @@ class FormatGaming(Detector):
     rollouts = fixed(4, "rollouts with a reward that a step needs")
     most = fixed(0.6, "share of the groups of a step that is most of them")
     few = fixed(0.3, "share of such groups up to which there were few")
-    steps = fixed(3, "recorded steps of such groups that are told once they have passed")
+    steps = fixed(5, "recorded steps of such groups; fewer may be hard problems by chance")
     nearly_all = fixed(0.75, "share of a group that is paid the auxiliary reward")
     rows_read = fixed(20_000, "rows, evenly spread, that tell the best of a reward")
     steps_read = fixed(60, "recorded steps that are read, evenly spread")
@@ -141,14 +139,14 @@ class FormatGaming(Detector):
         """Rollouts first, then components."""
         yield from self._paid_empty(run)
         yield from self._farmed(run)
-        rewards = Sides.of(run, self._the_dead)
+        rewards = self._rewards(run)
         if rewards is not None:
             rewards.task.require(self.points)
             broken = [*self._task_dead(rewards)] or [*self._task_fell(rewards)]
             yield from broken or self._form_alone(rewards)
 
     @rule("task_dead")
-    def _task_dead(self, rewards: Sides) -> Iterator[Finding]:
+    def _task_dead(self, rewards: _Rewards) -> Iterator[Finding]:
         """At least `rows` rows in a row without task reward while the auxiliary reward is at half
         its best or more. If the task was never earned, the auxiliary reward must have been learnt,
         and the state must last to the end.
@@ -172,7 +170,7 @@ class FormatGaming(Detector):
         return bool(usual_top <= self.nothing * best and at_start < self.learnt * best)
 
     @rule("task_fell")
-    def _task_fell(self, rewards: Sides) -> Iterator[Finding]:
+    def _task_fell(self, rewards: _Rewards) -> Iterator[Finding]:
         """The run falls into two parts by the level of the task reward: in the second it is at most
         half of what it was, and nearly always below all that was usual. The auxiliary reward rose.
         """
@@ -192,7 +190,7 @@ class FormatGaming(Detector):
             yield self._finding(rewards, stretch_from(rewards.task, cut), "task_fell")
 
     @rule("form_alone")
-    def _form_alone(self, rewards: Sides) -> Iterator[Finding]:
+    def _form_alone(self, rewards: _Rewards) -> Iterator[Finding]:
         """The auxiliary reward rose to its best and stayed there for `top_rows` rows, while the
         task reward is next to nothing, or stands where it was before that. Info, and a warning from
         `lasting_top` rows on.
@@ -261,10 +259,10 @@ class FormatGaming(Detector):
     @rule("farmed")
     def _farmed(self, run: RunContext) -> Iterator[Finding]:
         """In most of the recorded groups no answer is right and nearly all are paid the auxiliary
-        reward, where that was so in few before. Most of three recorded steps in a row must be so.
-        Info where the curriculum has just changed.
+        reward, where that was so in few before. Most of three recorded steps in a row must be so,
+        and five in all. Info where the curriculum has just changed.
         """
-        earned = functools.cache(functools.partial(self._earned, run))
+        earned = functools.cache(functools.partial(Earned.at, run))
         steps = sampled_steps(run.sample_steps(), self.steps_read)
         read = [step for step in map(earned, steps) if step is not None]
         if not read:
@@ -278,10 +276,10 @@ class FormatGaming(Detector):
         usual = sampled.shares.past(above=self.few, warmup=2).level
         bad = (sampled.shares.values >= self.most) & (usual <= self.few)
         for episode in sampled.episodes(bad, self.most):
-            if len(episode.shown) >= self.steps or not episode.period.recovered:
+            if len(episode.shown) >= self.steps:
                 yield self._by_groups(episode)
 
-    def _shown(self, earned: _Earned | None, none: float, paid: float) -> Shown | None:
+    def _shown(self, earned: Earned | None, none: float, paid: float) -> Shown | None:
         """The share of groups without a right answer that are paid all the same."""
         if earned is None:
             return None
@@ -294,27 +292,6 @@ class FormatGaming(Detector):
         first = (bad or earned.rollouts)[0].group_id
         group = [item for item in earned.rollouts if item.group_id == first]
         return Shown(group[0].step, float(farmed.mean()), bad, group)
-
-    def _earned(self, run: RunContext, step: int) -> _Earned | None:
-        """What the groups of a step earned, by the two sides of their rewards; None if unknown."""
-        by_group = [
-            group
-            for group in groups(unpicked(run.rollouts(step))).values()
-            if len(group) > 1 and all(item.reward_components for item in group)
-        ]
-        members = [item for group in by_group for item in group]
-        task, auxiliary = sides(dict.fromkeys(key for i in members for key in i.reward_components))
-        if len(by_group) < 2 or not task or not auxiliary:
-            return None
-        both = [
-            np.array(
-                [sum(item.reward_components.get(key, 0.0) for key in keys) for item in members]
-            )
-            for keys in (task, auxiliary)
-        ]
-        numbers = np.repeat(np.arange(len(by_group)), [len(group) for group in by_group])
-        finite = np.isfinite(both).all()
-        return _Earned(members, numbers, *both) if finite else None
 
     def _by_groups(self, episode: SampledEpisode) -> Finding:
         period, before = episode.period, episode.before
@@ -341,10 +318,27 @@ class FormatGaming(Detector):
             samples=episode.samples,
         )
 
-    def _the_dead(self, values: Mapping[str, stats.FloatArray]) -> list[str]:
-        """The one component that had been earned and died, where no name tells the task."""
+    def _rewards(self, run: RunContext) -> _Rewards | None:
+        """The two sides of the reward, or None where they cannot be told apart."""
+        columns = [run.series(name) for name in run.names(FAMILY)]
+        logged = [column for column in columns if column is not None]
+        if len(logged) < 2:
+            return None
+        steps = max((column.steps for column in logged), key=len)
+        values = {column.name: stats.finite(stats.at_steps(column, steps)) for column in logged}
+        task, auxiliary = self._sides(values)
+        if not task or not auxiliary:
+            return None
+        total = Signal(run, task[0], steps, _total(values, task))
+        return _Rewards(total, _total(values, auxiliary), task, auxiliary)
+
+    def _sides(self, values: Mapping[str, stats.FloatArray]) -> tuple[list[str], list[str]]:
+        """Names of the task components and of the auxiliary ones."""
+        task, auxiliary = sides(values)
+        if task or auxiliary:
+            return task, auxiliary
         dead = [name for name in values if self._died(values[name])]
-        return dead if len(dead) == 1 else []
+        return (dead, [name for name in values if name not in dead]) if len(dead) == 1 else ([], [])
 
     def _died(self, values: stats.FloatArray) -> bool:
         logged = values[np.isfinite(values)]
@@ -353,7 +347,7 @@ class FormatGaming(Detector):
 
     def _finding(
         self,
-        rewards: Sides,
+        rewards: _Rewards,
         stretch: Stretch,
         variant: str,
         severity: Severity = Severity.WARNING,
@@ -383,6 +377,11 @@ class FormatGaming(Detector):
             ),
             metrics=(*task, *auxiliary),
         )
+
+
+def _total(values: Mapping[str, stats.FloatArray], names: Sequence[str]) -> stats.FloatArray:
+    total: stats.FloatArray = np.sum([values[name] for name in names], axis=0)
+    return total
 
 
 def _listed(names: Sequence[str]) -> str:

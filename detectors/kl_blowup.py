@@ -11,7 +11,7 @@ import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import Detector, RunContext, fixed, knob, rule
-from rlprobe.findings import Finding, Severity
+from rlprobe.findings import Evidence, Finding, Severity
 from rlprobe.rule import (
     SINCE,
     WHOLE,
@@ -244,7 +244,9 @@ class KLBlowup(Detector):
         return stats.logs(kl.values, self.nothing)
 
     def _finding(self, stretch: Stretch, kind: _Kind) -> Finding:
-        top, before = float(stretch.signal.values[stretch.top]), stretch.before(64)
+        before = stretch.before(64)
+        logged = stretch.of(stretch.signal.alongside(kind.metric))  # with its sign
+        step, top = int(stretch.signal.steps[stretch.top]), float(logged.signal.values[stretch.top])
         known = math.isfinite(before)
         against = f"against {number(before)} before" if known else "from the first row on"
         departure = (
@@ -255,22 +257,29 @@ class KLBlowup(Detector):
             self,
             stretch,
             f"{kind.metric if kind.variant else 'KL'} to the {kind.between} reached {number(top)} "
-            f"nats at step {stretch.signal.steps[stretch.top]:,}, {against}{departure}.",
+            f"nats at step {step:,}, {against}{departure}.",
             variant=kind.variant,
             severity=severity,
             confidence=0.95 if len(stretch) >= self.lasting else 0.8,
             evidence=(
-                stretch.at_onset(before if known else kind.ceiling),
-                stretch.at_top(kind.floor),
+                logged.at_onset(before if known else kind.ceiling),
+                Evidence(
+                    kind.metric, step, top, kind.floor, note="highest" if top > 0 else "farthest"
+                ),
             ),
             remedies=_remedies(stretch, kind.variant, severity),
         )
 
     def _severity(self, stretch: Stretch, kind: _Kind) -> Severity:
-        rows = stretch.end + 1 - stretch.sure
+        usual = np.fmax(self.departed * stretch.before(64), kind.floor / 4)
+        high = stretch.signal.values[stretch.core] > usual
+        rows = int(high.sum())
+        if rows < self.lasting:  # rows that stand alone are no run of them
+            rows = max(map(len, stats.episodes(high)), default=1)
         top = float(stretch.values.max())
-        passing = rows == 1 and (stretch.recovered or top <= kind.ceiling)
-        if passing or (top <= kind.floor and rows < self.lasting):
+        then = stats.median(stretch.signal.values[stretch.end + 1 :][: self.lasting])
+        passed = top <= kind.ceiling or then <= max(kind.floor, usual)
+        if (rows == 1 and passed) or (top <= kind.floor and rows < self.lasting):
             return Severity.INFO
         if kind.variant is not None or rows == 1 or (stretch.recovered and rows == 2):
             return Severity.WARNING
@@ -288,17 +297,17 @@ class KLBlowup(Detector):
         return finding(
             self,
             stretch,
-            f"KL to the reference model climbed{SINCE} and has stayed at {number(usual)} nats per "
-            f"token since step {int(stretch.signal.steps[stretch.sure]):,}, against "
+            f"KL to the reference model climbed{SINCE}: {number(usual)} nats per token at the "
+            f"median since step {int(stretch.signal.steps[stretch.sure]):,}, against "
             f"{number(start)} at the beginning{f'; {went}' if reward.known else ''}.",
             variant="far",
             severity=severity,
             confidence=0.85,
             evidence=(
                 stretch.at_onset(start),
-                stretch.in_all(usual, start, "median since it is far, against the beginning"),
+                stretch.in_all(usual, start, "level since it is far, against the beginning"),
                 stretch.at_top(self.floor),
-                reward.evidence("median since it is far, against before"),
+                reward.evidence("level since it is far, against before"),
             ),
             remedies=_remedies(stretch, None, severity),
         )
@@ -338,7 +347,7 @@ class KLBlowup(Detector):
             confidence=0.8,
             evidence=(
                 jump.at_onset(before),
-                jump.in_all(after, before, "median of the next rows, against those before"),
+                jump.in_all(after, before, "level of the next rows, against those before"),
             ),
             remedies=(
                 "check whether the reference model, its adapter or its template was changed there",

@@ -74,6 +74,8 @@ class LossSpike(Detector):
     needs = (("loss",), ("policy_loss",))
     stage = "loss"
     caused_by = (
+        "ZERO_VARIANCE",
+        "GRAD_PATHOLOGY",
         "ADVANTAGE_NOISE",
         "GRAD_PATHOLOGY",
         "DIVERGENCE",
@@ -152,8 +154,9 @@ class LossSpike(Detector):
         """
         past = loss.past(warmup=self.past_rows, window=self.level_rows)
         away = np.where(np.abs(loss.values) > np.abs(past.level), np.abs(past.rise), 0.0)
-        usual = np.fmax(stats.noise(loss.values), _tails(away, self.tail, self.tail_stds))
-        far = away > self.sigmas * np.fmax(usual, self.least_std)
+        far = away > self.sigmas * max(stats.noise(loss.values), self.least_std)
+        if far.any():
+            far &= ~(away <= self.sigmas * _tails(away, self.tail, self.tail_stds))
         out = Judged(loss, far & self._agrees(loss) if far.any() else far, level=past.level)
         minibatch = loss.run.framework in ONE_MINIBATCH
         for stretch in out.runs(gap=self.reach):
@@ -180,21 +183,26 @@ class LossSpike(Detector):
         limit = math.log(self.rise)
         band = max(2 * limit, 4 * stats.noise(stats.logs(loss.values, 1e-6)))
         past = loss.past(log=1e-6, above=band, warmup=1, window=self.level_rows)
+        rise, level = past.rise, past.level
+        nats, least = loss.values - level, kind.least(loss, level)
+        least += self.pair_nats if kind.name == "preference" else 0.0
+        high = (rise > limit) & (nats > self.least_nats) & (loss.values > least)
+        if not high.any():  # most runs, and the rest costs more
+            return Judged(loss, high, level=level), rise
         known = ~early(self.early_rows, len(loss))
         # scatter from row to row, and the slower one that neighbouring rows share
         quick = np.fmax(stats.scatter(past.scaled), np.where(known, self.least_std, self.early_std))
-        slow = loss.with_values(past.rise).past(above=band, warmup=self.past_rows).robust_std
-        rises = np.maximum(past.rise, 0)
-        tails = _tails(rises, self.tail, self.tail_stds)
-        usual = np.fmax(np.fmax(quick, slow), tails)
+        slow = loss.with_values(rise).past(above=band, warmup=self.past_rows).robust_std
+        usual = np.fmax(quick, slow)
+        out = high & (rise > self.sigmas * usual)
+        if not out.any():
+            return Judged(loss, out, level=level), rise
+        rises = np.maximum(rise, 0)
+        usual = np.fmax(usual, _tails(rises, self.tail, self.tail_stds))
         rare = _tails(rises, self.rare, self.rare_stds)
-        margin = past.rise / np.maximum(limit, self.sigmas * np.fmax(usual, rare))
-        nats, least = loss.values - past.level, kind.least(loss, past.level)
-        least += self.pair_nats if kind.name == "preference" else 0.0
-        out = past.rise > np.maximum(limit, self.sigmas * usual)
-        out &= (nats > self.least_nats) & (loss.values > least)
+        out &= rise > self.sigmas * usual
         out &= known | (nats > self.sure_nats) | _neighbours(out)
-        return Judged(loss, out, level=past.level), margin
+        return Judged(loss, out, level=level), rise / (self.sigmas * np.fmax(usual, rare))
 
     def _came_back(self, stretch: Stretch, *, signed: bool = False) -> bool:
         """Back to at most half of the farthest row; the last row may still be a spike."""
@@ -254,7 +262,8 @@ class LossSpike(Detector):
             self,
             stretch,
             f"The {loss.metric.replace('_', ' ')} jumped {often}, to {number(value)} at step "
-            f"{step:,} from a level of {number(level)}, {end}{_meaning(level, value, kind)}.",
+            f"{step:,} from a level of {number(level)}, {end}{_meaning(level, value, kind)}. "
+            f"{kind.told}",
             variant=variant,
             severity=Severity.INFO if minor else Severity.WARNING,
             confidence=0.6 if minor else 0.85,
@@ -275,7 +284,7 @@ class LossSpike(Detector):
             stretch,
             f"The {loss.metric.replace('_', ' ')} jumped from {number(level)} to a median of "
             f"{number(stretch.usual)} over {len(stretch):,} rows{SINCE}, and came back"
-            f"{_meaning(level, stretch.usual, kind)}.",
+            f"{_meaning(level, stretch.usual, kind)}. {kind.told}",
             evidence=(
                 stretch.at_onset(level),
                 stretch.at_top(level),

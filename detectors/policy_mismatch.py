@@ -110,6 +110,8 @@ class PolicyMismatch(Detector):
 
     def _outside(self, signal: Signal) -> list[Stretch]:
         """Stretches against the past, then those against the start that it did not show."""
+        if not self._may_be_bad(signal).any():
+            return []
         sudden = self._judged(signal).persistent()
         if signal.metric == "is_ratio_mean":
             return from_drift(sudden, np.abs(np.log(signal.values))) if sudden else []
@@ -124,6 +126,14 @@ class PolicyMismatch(Detector):
             covered[stretch.core] = True
         climbs = (it for it in from_drift(slow, logs, down=down) if not covered[it.core].any())
         return [*outside, *climbs]
+
+    def _may_be_bad(self, signal: Signal) -> stats.BoolArray:
+        """Rows beyond what is usual in any run; without one, no past needs to be known."""
+        values = signal.values
+        if signal.metric == "is_ratio_mean":
+            far: stats.BoolArray = np.abs(np.log(values)) > np.log(self.ratio)
+            return far
+        return values < self.few_samples if signal.metric == "is_ess" else values > self.rounding
 
     def _far_from_start(self, signal: Signal, *, down: bool) -> tuple[Stretch, ...]:
         start = beginning(signal, self.span)
@@ -168,11 +178,13 @@ class PolicyMismatch(Detector):
             self,
             period,
             f"Sampler and trainer disagree{SINCE}: {NAMES[lead.signal.metric]} is at "
-            f"{number(lead.usual)}, against {number(self._level(lead))}.",
+            f"{number(_signed(lead).usual)}, against {number(self._level(lead))}.",
             severity=self._severity(group, period),
             confidence=0.85 if len(group) > 1 or len(lead) >= 10 else 0.7,
             evidence=(
-                item.at_onset(self._level(item), f"onset; median since: {number(item.usual)}")
+                _signed(item).at_onset(
+                    self._level(item), f"onset; median since: {number(_signed(item).usual)}"
+                )
                 for item in group
             ),
             remedies=_remedies(lead),
@@ -191,6 +203,11 @@ class PolicyMismatch(Detector):
             for item in group
         )
         return Severity.CRITICAL if crushed and not period.recovered else Severity.WARNING
+
+
+def _signed(stretch: Stretch) -> Stretch:
+    """The same rows as they were logged."""
+    return stretch.of(stretch.signal.alongside(stretch.signal.metric))
 
 
 def _magnitude(run: RunContext, metric: str) -> Signal | None:

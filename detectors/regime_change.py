@@ -44,7 +44,7 @@ FAMILIES = {  # metrics that move together by construction count once
     "reference": ("kl_mean", "kl_max"),
     "update": ("approx_kl", "clip_fraction"),
     "entropy": ("entropy",),
-    "length": ("completion_length_mean", "completion_length_max"),
+    "length": ("completion_length_mean",),
     "truncation": ("truncation_rate",),
     "value": ("value_loss", "explained_variance"),
     "mismatch": ("mismatch_kl", "logprob_diff_mean", "is_ratio_mean"),
@@ -83,10 +83,10 @@ class RegimeChange(Detector):
         broke where that is above `times` and most of the change happened from one row to the next.
         Metrics that move together by construction count once. A moment is reported where
         `families` of them broke, or two by more than `strong`. It is a warning if what followed
-        harms: the reward fell by `lost` of what it was, the KL grew to `grown` times, the entropy
-        to `grown` times or one part in as many, the length to `grown` times, or `cut` more of the
-        completions were cut, and no reward rose; info otherwise, and where an event tells that it
-        was intended.
+        harms: a reward or an accuracy fell by `lost` of what it was, the KL grew to `grown` times,
+        the entropy to `grown` times or one part in as many, the length to `grown` times, a loss to
+        `much`, or `cut` more of the completions were cut, and no reward rose; info otherwise, and
+        where an event tells that it was intended.
 
     What to do
         Look at what changed at that row: a restart, a checkpoint, the data, the configuration of
@@ -128,8 +128,9 @@ class RegimeChange(Detector):
     few = fixed(2, "kinds of metrics that are enough where all break by `strong`")
     aftermath = fixed(12, "rows after a moment in which whatever breaks belongs to it")
     strong = fixed(3.0, "the same for two kinds of metrics, which are few")
-    lost = fixed(0.25, "part of the reward whose loss is harm, or of its scatter before, times 12")
+    lost = fixed(0.25, "part of the reward whose loss is harm, or of its scatter before, times 8")
     grown = fixed(2.0, "times the level before that is harm for KL, entropy and length")
+    much = fixed(5.0, "times the level before that is harm for a loss that is always positive")
     cut = fixed(0.2, "more of the completions cut, which is harm")
     moved = fixed(1.2, "times its value before, or one part in as many: a setting was changed")
     usual = fixed(5.0, "times its usual step: more than a schedule does")
@@ -167,7 +168,7 @@ class RegimeChange(Detector):
         return finding(
             self,
             stretch_from(lead.signal, min(row, until), until),
-            f"{len(broken)} kinds of metrics broke at step {step:,}: {names}{followed}; {why}.",
+            f"Several metrics broke at step {step:,}: {names}{followed}; {why}.",
             severity=Severity.WARNING if harmful else Severity.INFO,
             confidence=0.85 if len(broken) > self.families else 0.7,
             evidence=(
@@ -180,20 +181,28 @@ class RegimeChange(Detector):
 
     def _harm(self, family: str, item: Break) -> str:
         """What a break harms, in words; "" if nothing."""
-        if family in EARNED and not item.up:
-            values = item.signal.values[max(0, item.row - 64) : item.row]
-            level = max(abs(item.before), 12 * stats.robust_std(values))
-            return "the reward fell" if item.before - item.after > self.lost * level else ""
-        if family == "reference":
-            return "the policy left the reference" if item.ratio >= self.grown else ""
-        if family == "entropy":
-            far = item.ratio >= self.grown or item.ratio <= 1 / self.grown
-            return "the entropy left its range" if far else ""
-        if family == "length":
-            return "the length ran away" if item.ratio >= self.grown else ""
-        if family == "truncation":
-            return "completions are cut" if item.after - item.before >= self.cut else ""
-        return ""
+        metric, far = item.signal.metric, item.ratio >= self.grown
+        fell, grew = (self._lost(item), f"{metric} fell"), (self._grew(item), f"{metric} grew")
+        harms = {
+            "reward": fell,
+            "margin": fell,
+            "loss": grew,
+            "value": grew,
+            "reference": (far, "the policy left the reference"),
+            "entropy": (far or item.ratio <= 1 / self.grown, "the entropy left its range"),
+            "length": (far, "the length ran away"),
+            "truncation": (item.after - item.before >= self.cut, "completions are cut"),
+        }
+        harmful, text = harms.get(family, (False, ""))
+        return text if harmful else ""
+
+    def _lost(self, item: Break) -> bool:
+        values = item.signal.values[max(0, item.row - 64) : item.row]
+        level = max(abs(item.before), 8 * stats.robust_std(values))
+        return item.before - item.after > self.lost * level
+
+    def _grew(self, item: Break) -> bool:
+        return item.ratio >= self.much and bool((item.signal.values > 0).all())
 
     def _cause(self, run: RunContext, step: int) -> _Cause | None:
         if event := told_change(run, step):
@@ -255,8 +264,8 @@ def _described(item: Break) -> str:
 
 
 def _evidence(item: Break) -> Evidence:
-    note = "median of the next rows, against before"
-    return Evidence(item.signal.metric, item.step, item.after, item.before, note=note)
+    note = "level of the next four rows, against the eight before"
+    return Evidence(item.signal.metric, None, item.after, item.before, note=note)
 
 
 def _remedies(step: int, cause: _Cause | None, *, harmful: bool) -> tuple[str, ...]:

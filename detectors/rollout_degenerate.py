@@ -22,7 +22,7 @@ from rlprobe.detector import (
     knob,
     rule,
 )
-from rlprobe.rule import SINCE, Sampled, SampledEpisode, Shown, finding, known
+from rlprobe.rule import SINCE, Sampled, SampledEpisode, Shown, finding, known, unpicked
 
 Group = Sequence[Rollout]
 Groups = Sequence[Group]
@@ -126,7 +126,7 @@ class RolloutDegenerate(Detector):
     def _groups(self, run: RunContext, step: int) -> Groups:
         """Groups large enough to compare, of which texts or lengths are known."""
         by_id: dict[str, list[Rollout]] = {}
-        for rollout in run.rollouts(step):
+        for rollout in unpicked(run.rollouts(step)):
             if rollout.completion is not None or rollout.completion_length is not None:
                 by_id.setdefault(rollout.group_id, []).append(rollout)
         return [group for group in by_id.values() if len(group) >= self.members]

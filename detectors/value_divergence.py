@@ -10,7 +10,16 @@ import numpy as np
 from rlprobe import stats
 from rlprobe.detector import Detector, RunContext, fixed, knob, rule
 from rlprobe.findings import Finding, Severity
-from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding, number, stretch_from
+from rlprobe.rule import (
+    SINCE,
+    Judged,
+    Signal,
+    Stretch,
+    descent_onset,
+    finding,
+    number,
+    stretch_from,
+)
 
 
 class ValueDivergence(Detector):
@@ -101,7 +110,7 @@ class ValueDivergence(Detector):
         for stretch in Judged(variance, bad, below & knew, best).persistent(self.rows):
             if stretch.start >= self.points and self._fell(stretch):
                 reached = min(stretch.sure + self.rows - 1, stretch.end)
-                fell = stats.descent_onset(variance.values, reached)
+                fell = descent_onset(variance.values, reached)
                 yield self._blind(stretch.starting(min(fell, stretch.sure)))
 
     def _from_the_start(self, variance: Signal) -> Finding | None:

@@ -16,13 +16,15 @@ from rlprobe.rule import (
     Reach,
     Signal,
     Stretch,
+    dead_parts,
     early,
     equal,
     finding,
     flat_and_reward,
     from_drift,
-    near_top,
+    in_blocks,
     number,
+    reached_top,
 )
 from rlprobe.values import BoolArray, FloatArray
 
@@ -43,7 +45,7 @@ class _Shares:
         reward: mean reward; NaN where none is logged.
         reach: how far it, or its part for the task, can go.
         low, high: where the reward is in the low and in the high part of what the run has shown.
-        poor: where it is in the low part of how far it can go, and has not risen.
+        poor: where that is low, has not risen, and most groups are flat.
         best: the top of what the run has shown.
         dead: where a component of the reward that had been earned is 0.
     """
@@ -71,16 +73,14 @@ class _Shares:
     @property
     def beginning(self) -> float:
         """The share that the run began with."""
-        detector = ZeroVariance
-        first = max(detector.lasting, int(detector.first * len(self.flat)))
-        return stats.median(self.flat[:first])
+        rows = max(ZeroVariance.lasting, int(ZeroVariance.first * len(self.flat)))
+        return stats.median(self.flat[:rows])
 
     @property
     def usual(self) -> float:
         """The highest share that is that of the beginning, up to noise."""
-        detector = ZeroVariance
-        band = max(detector.least_band, detector.sigmas * stats.noise(self.flat))
-        return self.beginning + band
+        noise = ZeroVariance.sigmas * stats.noise(self.flat)
+        return self.beginning + max(ZeroVariance.least_band, noise)
 
     def last_usual(self, row: int) -> int | None:
         """The last row up to one at which the share was, on average, that of the beginning."""
@@ -91,14 +91,12 @@ class _Shares:
     def judged(self, bad: BoolArray) -> list[Stretch]:
         """Episodes of bad rows, from where the drift of the share that leads to them set in."""
         detector = ZeroVariance
-        shown = self.signal.with_values(self.flat)
-        stretches = Judged(shown, bad, self.flat > self.usual).persistent(
-            gap=detector.gap, slack=detector.slack
-        )
+        level = stats.rolling_mean(self.flat, detector.width)
+        shown = Judged(self.signal.with_values(self.flat), bad, level > self.usual)
+        stretches = shown.persistent(gap=detector.gap)
         slow = [
             s if s.sure - s.start >= detector.lasting else s.starting(s.sure) for s in stretches
         ]
-        level = stats.rolling_mean(self.flat, detector.width)
         return [replace(s, signal=self.signal) for s in from_drift(slow, level)]
 
 
@@ -121,9 +119,9 @@ class ZeroVariance(Detector):
         one among all. Rewards are equal up to a millionth of them: rounding leaves 1e-8, not 0. The
         reward's range goes from its 5 % quantile, or 0 if that is lower, to its 95 % quantile. High
         is the part above `high`, unless the reward never changed or is at `nothing`; low is the
-        part below `low`, and a reward at `nothing` where `nearly_all` groups are flat. A regime is
-        reported where most of five rows in a row are in it; `gap` rows do not part two episodes. It
-        begins where the drift of the share that leads to it set in.
+        part below `low` of what had been reached, and a reward at `nothing` where `nearly_all`
+        groups are flat. A regime is reported where most of five rows in a row are in it; `gap` rows
+        do not part two episodes. It begins where the drift of the share that leads to it set in.
 
     What to do
         Too hard: easier prompts, more rollouts per prompt, partial credit, and first of all test
@@ -174,14 +172,14 @@ class ZeroVariance(Detector):
 
     gained = fixed(0.25, "part of what the reward could still win that makes flat groups success")
     risen = fixed(1.5, "times what the run began with, from which a low reward is on its way")
-    lasting_poor = fixed(30, "rows from which a low reward with flat groups is a warning")
+    lasting_poor = fixed(50, "rows from which a low reward with flat groups is a warning")
+    poor_share = fixed(0.6, "mean share of flat groups at which a low reward counts")
     slow_share = fixed(0.5, "share of flat groups that a slow rise has got to")
     slow_rise = fixed(0.3, "share by which it has risen since the run began")
     width = fixed(8, "rows of which a slow rise is the mean")
     first = fixed(0.05, "part of the run that is its beginning")
     least_band = fixed(0.05, "share around that of the beginning that is no drift")
     sigmas = fixed(3, "standard deviations of the share around it that are none, likewise")
-    slack = fixed(2, "rows back at the beginning that do not end the way back along a drift")
     low = fixed(0.3, "part of the reward's range below which it is low")
     high = fixed(0.7, "part of the reward's range above which it is high")
     nothing = fixed(0.05, "reward above the bottom of its range that is next to nothing")
@@ -198,7 +196,7 @@ class ZeroVariance(Detector):
         told = next(flat_and_reward(run, self.read), None)
         if told is None:
             return
-        shares = _shares(*told)
+        shares = _shares(*in_blocks(*told))
         free = np.ones(len(shares.flat), dtype=np.bool_)
         quiet = True
         for entry in self.rules():
@@ -214,13 +212,13 @@ class ZeroVariance(Detector):
     def _too_hard(self, shares: _Shares, _: BoolArray) -> list[Stretch]:
         """A share of `hard_share`, and the reward is low, or not high with a component at exactly 0
         that had been above `earned`, or below `low` of the highest there can be and not `risen`; up
-        to two first rows with `nearly_all` flat belong to it. Critical if a floor does not pass, has
-        a mean share of `most`, and takes all rows or `lasting` of them; otherwise a warning; info if
-        it begins with the run and passes, or if a merely low reward is younger than `lasting_poor`.
+        to two first rows with `nearly_all` flat belong to it. Critical if a floor does not pass,
+        has a mean share of `most`, and takes all rows or `lasting` of them; otherwise a warning;
+        info if it begins with the run and passes, or is merely low for less than `lasting_poor`.
         """
         bad = (shares.flat >= self.hard_share) & (shares.unpaid | shares.poor)
         opening = early(2, len(bad)) & (shares.flat >= self.nearly_all) & ~shares.high
-        stretches = shares.judged(bad)
+        stretches = [s for s in shares.judged(bad) if self._stays_poor(shares, s)]
         if stretches and opening[: stretches[0].start].all():
             stretches[0] = stretches[0].starting(0)
         return stretches
@@ -230,7 +228,7 @@ class ZeroVariance(Detector):
         """A share of `flat_share` with a high reward that is near the highest there can be; only
         the first episode is reported. The task is learnt. Info.
         """
-        return [s for s in self._paid(shares, free) if _at_top(s)][:1]
+        return [s for s in self._paid(shares, free) if reached_top(s)][:1]
 
     @rule("saturated")
     def _saturated(self, shares: _Shares, free: BoolArray) -> list[Stretch]:
@@ -247,7 +245,7 @@ class ZeroVariance(Detector):
         and of which only the spread of the rewards is known. A warning.
         """
         bad = (shares.flat >= self.flat_share) & free
-        paid = [s for s in self._paid(shares, free) if _at_top(s) or self._earned(shares, s)]
+        paid = [s for s in self._paid(shares, free) if reached_top(s) or self._earned(shares, s)]
         for stretch in paid:
             bad[stretch.core] = False
         return [
@@ -270,14 +268,19 @@ class ZeroVariance(Detector):
             if shares.exact
             and stretch.end - stretch.sure >= self.lasting
             and not stretch.recovered
-            and free[: stretch.sure].all()
-            and not _at_top(stretch)
+            and free.all()
+            and not reached_top(stretch)
             and not self._earned(shares, stretch)
         ]
 
     def _paid(self, shares: _Shares, free: BoolArray) -> list[Stretch]:
         """Episodes of flat groups with a high reward."""
         return shares.judged((shares.flat >= self.flat_share) & free & shares.high)
+
+    def _stays_poor(self, shares: _Shares, stretch: Stretch) -> bool:
+        """Whether a reward is at a floor, or low for more than a while."""
+        floor = shares.unpaid[stretch.core].mean() > self.most
+        return floor or not stretch.recovered or len(stretch) >= self.lasting_poor
 
     def _earned(self, shares: _Shares, stretch: Stretch) -> bool:
         """Whether groups went flat while the reward rose, or had always been flat."""
@@ -377,24 +380,13 @@ def _shares(signal: Signal, share: FloatArray, reward: FloatArray) -> _Shares:
     reward, detector = stats.finite(reward), ZeroVariance
     bottom, top = min(0.0, stats.quantile(reward, 0.05)), stats.quantile(reward, 0.95)
     nothing = reward - bottom <= detector.nothing
-    low = reward <= bottom + detector.low * (top - bottom)
+    best = stats.rolling_max(stats.rolling_mean(reward, detector.width))  # so far
+    low = reward <= bottom + detector.low * (best - bottom)
     low |= nothing & (share >= detector.nearly_all)
     high = ~nothing & (reward > bottom + detector.high * (top - bottom))
     changed = equal(np.fmax.reduce(reward) - np.fmin.reduce(reward), top) == 0
     reach = Reach.of(signal, reward)
-    poor = reach.low(detector.low) & ~reach.risen(detector.risen)
-    return _Shares(signal, share, reward, reach, low, high & changed, poor, top, _dead(signal))
-
-
-def _at_top(stretch: Stretch) -> bool:
-    """Whether the reward has got near its top in the second half of an episode."""
-    return near_top(replace(stretch, sure=(stretch.sure + stretch.end) // 2))
-
-
-def _dead(signal: Signal) -> BoolArray:
-    """Where a reward component that had been earned before is exactly 0."""
-    dead = np.zeros(len(signal), dtype=np.bool_)
-    for name in signal.run.names("reward_component/"):
-        values = signal.beside(name)
-        dead |= (stats.rolling_max(values) > ZeroVariance.earned) & (values == 0)
-    return dead
+    mostly = stats.rolling_mean(share, detector.width) >= detector.poor_share
+    poor = mostly & reach.low(detector.low) & ~reach.risen(detector.risen)
+    dead = dead_parts(signal, detector.earned)
+    return _Shares(signal, share, reward, reach, low, high & changed, poor, top, dead)

@@ -243,15 +243,6 @@ def test_a_million_rows_cost_a_fraction_of_a_second() -> None:
     assert time.perf_counter() - started < 2  # a loop over the rows would take ten times that
 
 
-def test_a_fall_begins_below_the_level_it_came_from_and_not_at_an_older_one() -> None:
-    noise = np.random.default_rng(0).normal(0, 0.02, 300)
-    fall = np.concatenate((np.full(100, 2.0), np.full(100, 1.0), np.linspace(1, -1, 100))) + noise
-    assert 198 <= stats.descent_onset(fall, 280) <= 225
-    step = np.concatenate((np.full(150, 2.0), np.full(150, -1.0))) + noise
-    assert stats.descent_onset(step, 157) == 150
-    assert stats.descent_onset(fall[:1], 0) == 0
-
-
 def test_a_quantile_of_the_past_never_looks_ahead() -> None:
     values = np.arange(200.0)
     quantiles = stats.past_quantile(values, 0.9)

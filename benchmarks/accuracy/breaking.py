@@ -134,6 +134,11 @@ class Breaks:
         layer.mlp.down_proj.weight.zero_()
 
     @staticmethod
+    def norm_scaled(fault: Fault, **_: Any) -> None:
+        """The last norm is four times as large, and so are the logits."""
+        fault.model.model.norm.weight.mul_(4)
+
+    @staticmethod
     def embedding_row(fault: Fault, **_: Any) -> None:
         """Rows of the embedding are overwritten: those of three digits."""
         rows = fault.model.model.embed_tokens.weight[FIRST_DIGIT : FIRST_DIGIT + 3]
@@ -244,7 +249,8 @@ class Batches(_From):
 
     def _changed(self, inner: Inner, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Inner:
         def loss(model: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
-            return inner(model, change(inputs) if self.fault.active else inputs, *rest, **named)
+            broken = self.fault.active and model.training  # evaluation stays as it is
+            return inner(model, change(inputs) if broken else inputs, *rest, **named)
 
         return loss
 
@@ -269,12 +275,11 @@ class Batches(_From):
         return self._changed(inner, same)
 
     def data_repeated(self, inner: Inner) -> Inner:
-        """The same two batches again and again: a sampler that starts anew."""
+        """The same batch again and again: a sampler that starts anew at every step."""
 
         def again(inputs: dict[str, Any]) -> dict[str, Any]:
-            if len(self.fault.kept) < 2:
-                self.fault.kept.append(inputs)
-            return dict(self.fault.kept[self.fault.now % len(self.fault.kept)])
+            self.fault.kept = self.fault.kept or [inputs]
+            return dict(self.fault.kept[0])
 
         return self._changed(inner, again)
 

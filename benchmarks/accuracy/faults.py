@@ -42,6 +42,7 @@ class Fault:
 
 _CALM = ("--lr", "1e-3")  # than the 3e-3 with which GRPO learns its task within 60 steps
 _STEADY = ("--schedule", "constant")  # a rate near 0 at the end would hide what happens
+_EVALUATED = ("--evaluate", "5")
 _TRUE_KL = ("--beta", "0.04")
 _NAN = ("GRAD_PATHOLOGY", "NONFINITE_METRIC", "CRASH")
 _FLAT = ("ZERO_VARIANCE", "FORMAT_GAMING", "REWARD_COLLAPSE", "ADVANTAGE_NOISE", "NO_LEARNING")
@@ -162,7 +163,7 @@ OTHERS = (
     ),
     Fault("dpo_reference_replaced", _PREFERENCE, _CALM, trainer="dpo", kind="reference_replaced"),
     Fault("dpo_beta_x100", _PREFERENCE, _CALM, trainer="dpo", kind="beta_x100"),
-    Fault("dpo_lr_quiet", _PREFERENCE, _CALM, trainer="dpo", kind="lr_quiet"),
+    Fault("dpo_lr_quiet", (*_PREFERENCE, *_LEFT), _CALM, trainer="dpo", kind="lr_quiet"),
     Fault("sft_moments_lost", _LOSS, trainer="sft", kind="moments_lost"),
     Fault("sft_lr_quiet", _LOSS, trainer="sft", kind="lr_quiet"),
     Fault(
@@ -177,13 +178,13 @@ OTHERS = (
     Fault("sft_label_shift", _LOSS, trainer="sft", kind="label_shift"),
     Fault("sft_one_sample", _SEEN, trainer="sft", kind="one_sample"),
     Fault(
-        "sft_data_repeated", _SEEN, _STEADY, trainer="sft", kind="data_repeated",
-        slow=True, why="the same two batches again and again",
+        "sft_data_repeated", _SEEN, (*_STEADY, *_EVALUATED), trainer="sft", kind="data_repeated",
+        slow=True, why="the same batch again and again; an evaluation shows it",
     ),
     Fault("sft_tokenizer_mixup", _LOSS, trainer="sft", kind="tokenizer_mixup"),
     Fault("sft_pad_labels", _LOSS, trainer="sft", kind="pad_labels"),
     Fault("sft_accumulation", _LOSS, trainer="sft", kind="accumulation"),
-    Fault("sft_dropped_layer", _LOSS, trainer="sft", kind="dropped_layer"),
+    Fault("sft_norm_scaled", _LOSS, trainer="sft", kind="norm_scaled", why="logits times four"),
     Fault("sft_embedding_row", _LOSS, trainer="sft", kind="embedding_row"),
     Fault("sft_spikes", ("GRAD_PATHOLOGY", "LOSS_SPIKE"), trainer="sft", kind="spikes"),
 )  # fmt: skip
@@ -201,6 +202,7 @@ HEALTHY = (
     Fault("healthy_ppo", options=_CALM, trainer="ppo"),
     Fault("healthy_dpo", options=_CALM, trainer="dpo"),
     Fault("healthy_sft", trainer="sft"),
+    Fault("healthy_sft_evaluated", options=_EVALUATED, trainer="sft"),
     Fault("planned_curriculum", why="harder questions: the reward is squared"),
     Fault("planned_lr_drop", options=_STEADY, why="a tenth of the rate, as a schedule says"),
     Fault("planned_cap", why="48 tokens instead of 24"),

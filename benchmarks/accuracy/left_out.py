@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.accuracy.labels import Case, load, loud
+from benchmarks.accuracy.labels import Case, classes, load, loud
 from rlprobe import catalog
 from rlprobe.detector import Detector, Knob
 from rlprobe.errors import Inconclusive
@@ -56,6 +57,7 @@ def main() -> None:
     began = time.monotonic()
     cases = [case for case in load(given.folder) if case.clear or given.all]
     print(report(cases, outcomes(cases)))
+    print(f"\n{confidences(cases)}")
     print(f"\n{time.monotonic() - began:.0f} s")
 
 
@@ -209,6 +211,21 @@ def _described(choice: Choice) -> str:
         for knob, value in setting
     ]
     return ", ".join(changed) or "no knob changed"
+
+
+def confidences(cases: Sequence[Case]) -> str:
+    """How many findings (warning or higher) on faulty logs have an expected name, by confidence."""
+    right, every = Counter[float](), Counter[float]()
+    for case in cases:
+        for detector in catalog.load().values():
+            if case.healthy or missing_needs(detector, case.context):
+                continue
+            for finding in loud(_findings(detector(), case.context)):
+                level = round(finding.confidence, 1)
+                every[level] += 1
+                right[level] += bool(classes(finding) & case.expect)
+    lines = [f"| {level:.1f} | {right[level]}/{every[level]} |" for level in sorted(every)]
+    return "\n".join(["| confidence | expected names |", "|---|---|", *lines])
 
 
 if __name__ == "__main__":

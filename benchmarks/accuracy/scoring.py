@@ -89,8 +89,9 @@ def table(scores: Sequence[Score]) -> str:
 
 def _totals(scores: Sequence[Score]) -> list[str]:
     lines = [
-        "| tool | faults found | median rows off | false alarms before a fault | on healthy runs |",
-        "|" + "---|" * 5,
+        "| tool | faults found | within 3 rows | median rows off | false alarms before a fault "
+        "| on healthy runs |",
+        "|" + "---|" * 6,
     ]
     for tool in dict.fromkeys(item.tool for item in scores):
         own = [item for item in scores if item.tool == tool]
@@ -99,6 +100,7 @@ def _totals(scores: Sequence[Score]) -> list[str]:
         errors = sorted(item.error for item in faulty if item.error is not None)
         lines.append(
             f"| {tool} | {_share([item.detected for item in faulty])} "
+            f"| {_share([item.error is not None and item.error <= 3 for item in faulty])} "
             f"| {errors[len(errors) // 2] if errors else '-'} "
             f"| {_share([bool(item.early) for item in faulty])} "
             f"| {_share([bool(item.early) for item in healthy])} |"

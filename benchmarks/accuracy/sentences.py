@@ -1,6 +1,7 @@
 """Whether what a finding says is true of the rows it names: its numbers computed again.
 
-`untrue(finding, context)` yields what does not hold, in words:
+python -m benchmarks.accuracy.sentences PATH... scans logs and recordings, and what lies in folders,
+and prints what does not hold. `untrue(finding, context)` yields that for one finding:
 
 - a number in the summary is in the evidence, or follows from one piece of it (a ratio, a
   difference, a percentage, the token probability of a loss), up to the rounding that
@@ -15,15 +16,21 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from rlprobe.errors import RlprobeError
 from rlprobe.findings import Evidence, Finding
+from rlprobe.importers import open_runs
 from rlprobe.scan.context import Context
+from rlprobe.scan.engine import scan
+from rlprobe.store.run import Run
 from rlprobe.values import FloatArray, Series
 
 _CLOSE = 1e-6  # relative: values travel through float32 in some logs
@@ -44,7 +51,46 @@ _SINCE = re.compile(r"\bfrom step ([\d,]+) on\b")
 _AT_STEP = re.compile(r"\b(?:at|in|after|before|since|from|to|until) step ([\d,]+)")
 _NO_METRIC = ("event:", "samples")
 _UNITS_OF_LOG = (1, 100)  # a share may have been logged in percent
+_SOME = ("while", "since it", "rows after", "next rows", "rows below", "of the last")
 _TOP, _LOW = ("highest", "largest", "longest"), ("lowest", "smallest")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.sentences")
+    parser.add_argument("paths", type=Path, nargs="+")
+    given = parser.parse_args()
+    runs = findings = wrong = 0
+    for path in (part for folder in given.paths for part in _files(folder)):
+        for run in _runs(path):
+            runs += 1
+            for finding in scan(run).findings:
+                findings += 1
+                words = untrue_of(finding, run)
+                wrong += bool(words)
+                for word in words:
+                    print(f"{path}: {finding.key}: {word}")
+    print(f"{findings} findings on {runs} runs, {wrong} untrue")
+
+
+def _files(path: Path) -> list[Path]:
+    whole = path.is_file() or (path / "run.json").exists()
+    return [path] if whole else sorted(path.iterdir())
+
+
+def _runs(path: Path) -> list[Run]:
+    try:
+        return [run for run in open_runs(path) if len(run.steps) or run.events]
+    except RlprobeError:
+        return []
+
+
+def untrue_of(finding: Finding, run: Run) -> list[str]:
+    """What is said and does not hold, neither of the run as it is nor as its attempt left it."""
+    now = list(untrue(finding, Context(run)))
+    if not now or len(run.info.attempts) < 2:
+        return now
+    then = list(untrue(finding, Context(run, finding.attempt)))
+    return min(now, then, key=len)
 
 
 def untrue(finding: Finding, context: Context) -> Iterator[str]:
@@ -107,17 +153,22 @@ class _Rows:
         """What events of the run say."""
         return " ".join(event.message for event in self.context.run.events)
 
+    def of_ranks(self, metric: str) -> list[Series]:
+        return list(self.context.rank_series(metric).values())
+
     def mean_of_ranks(self, item: Evidence) -> float:
-        by_rank = self.context.rank_series(item.metric).values()
-        found = [own.values[own.steps == item.step] for own in by_rank]
+        found = [own.values[own.steps == item.step] for own in self.of_ranks(item.metric)]
         return float(np.mean(np.concatenate(found))) if found else math.nan
 
 
 def _named_steps(context: Context) -> set[int]:
     """Steps that a finding may name: of rows, ranks, rollouts, events and attempts."""
-    known = set(context.steps.tolist()) | set(context.run.ranks.step.tolist())
-    known |= set(context.sample_steps())
-    known |= {event.step for event in context.run.events if event.step is not None}
+    run = context.run  # with what was abandoned
+    known = {*context.steps.tolist(), *run.steps.step.tolist(), *run.ranks.step.tolist()}
+    known |= {*context.sample_steps(), *run.sample_steps()}
+    for event in context.run.events:
+        told = (event.step, *event.data.values())
+        known |= {value for value in told if isinstance(value, int)}
     for attempt in context.attempts:
         known |= {attempt.first_step or 0, attempt.last_step or 0}
     return known
@@ -131,7 +182,8 @@ def _steps_named(finding: Finding, context: Context) -> Iterator[str]:
     if finding.first_bad_step not in known:
         yield f"the onset, step {finding.first_bad_step}, is no step of the run"
     for step in map(_whole, _SINCE.findall(finding.summary)):
-        if step != finding.first_bad_step:
+        named = f"step {finding.first_bad_step:,}" in finding.summary
+        if step != finding.first_bad_step and not (named and step > finding.first_bad_step):
             yield f"'from step {step} on', but the onset is {finding.first_bad_step}"
     for step in map(_whole, _AT_STEP.findall(finding.summary)):
         if step not in known:
@@ -188,12 +240,12 @@ def _of_episode(item: Evidence, rows: _Rows) -> Iterator[str]:
     inside = inside[np.isfinite(inside)]
     if not len(inside):
         return
-    sizes = np.abs(inside)
-    top = float(max(inside.max(), sizes.max()))
-    tops = [item.value * unit for unit in _UNITS_OF_LOG]
-    if item.note.startswith(_TOP) and not any(_exceeded(value, top) for value in tops):
+    spans = [inside]
+    if item.step is None:  # of the whole run, or of one of its ranks
+        spans += [series.values, *(own.values for own in rows.of_ranks(item.metric))]
+    if item.note.startswith(_TOP) and not any(_is_extreme(item.value, span, 1) for span in spans):
         yield f"{_described(item)}: the episode has {inside.max():.6g}"
-    if item.note.startswith(_LOW) and not _exceeded(-item.value, float(-inside.min())):
+    if item.note.startswith(_LOW) and not any(_is_extreme(item.value, span, -1) for span in spans):
         yield f"{_described(item)}: the episode has {inside.min():.6g}"
     if item.note.startswith("median") and item.step is None and "last" not in item.note:
         yield from _median(item, inside, rows.before(series))
@@ -216,18 +268,30 @@ def _stayed(finding: Finding, rows: _Rows) -> Iterator[str]:
             yield f"'{finding.summary}': only {np.mean(far):.0%} of its rows are there"
 
 
-def _exceeded(value: float, most: float) -> bool:
-    """Whether a claimed extreme is not below what the rows hold, nor above it."""
-    return not math.isfinite(value) or math.isclose(value, most, rel_tol=1e-5, abs_tol=1e-12)
+def _is_extreme(value: float, span: FloatArray, sign: int) -> bool:
+    """Whether a value is the highest (lowest) of some rows, or the farthest from 0."""
+    if not math.isfinite(value):
+        return True
+    finite = span[np.isfinite(span)]
+    extremes = sign * np.max(sign * finite), np.max(np.abs(finite))
+    given = [value * unit for unit in _UNITS_OF_LOG] + [abs(value)]
+    return any(math.isclose(one, most, rel_tol=1e-5) for one in given for most in extremes)
 
 
 def _median(item: Evidence, inside: FloatArray, before: FloatArray) -> Iterator[str]:
-    """A median of an episode's rows lies in their middle half; one before it, in that before it."""
-    if not (_middle(item.value, inside) or _middle(item.value, np.abs(inside))):
+    """A median of an episode's rows lies in their middle half; one before it, in that before it.
+
+    The median of some of the rows (while something holds, of the rows after) lies among them.
+    """
+    some = any(word in item.note for word in _SOME)
+    amid = inside.min() <= item.value <= inside.max() if some else False
+    if not (amid or _middle(item.value, inside) or _middle(item.value, np.abs(inside))):
         low, high = np.quantile(inside, [0.25, 0.75])
         yield f"{_described(item)}: half of the episode lies in {low:.6g} to {high:.6g}"
     before = before[np.isfinite(before)]
     if item.baseline is None or "before" not in item.note or not len(before):
+        return
+    if some and min(before.min(), inside.min()) <= item.baseline <= max(before.max(), inside.max()):
         return
     parts = [before[-rows:] for rows in (1, 4, 8, 16, 32, 64, len(before))]
     if not any(_middle(item.baseline, part) or _middle(item.baseline, abs(part)) for part in parts):
@@ -262,9 +326,12 @@ def _unfounded(finding: Finding, rows: _Rows) -> Iterator[str]:
     text = finding.summary
     for name in sorted({*finding.metrics, *(e.metric for e in finding.evidence)}, key=len)[::-1]:
         text = text.replace(name, " ")
-    text = text.replace((finding.variant or "-").replace("_", " "), " ").replace("kill -9", " ")
+    variant = (finding.variant or "kill -9").replace("_", " ")
+    text = text.replace(variant, " ").replace("kill -9", " ")
     text = re.sub(r"(?<!\w)'[^']*'|`[^`]*`|\"[^\"]*\"", " ", text)
     counts = rows.counts() | _named_steps(rows.context)
+    steps = [_whole(step) for step in _AT_STEP.findall(finding.summary)]
+    counts |= {abs(one - other) for one in steps for other in steps}
     numbers, said = _derived(finding.evidence), rows.said()
     for match in _NUMBER.finditer(text):
         number, unit = match.group(1), (match.group(2) or "").strip()
@@ -309,3 +376,7 @@ def _founded(text: str, unit: str, numbers: list[float], counts: set[int]) -> bo
         for number in numbers
         if math.isfinite(number)
     )
+
+
+if __name__ == "__main__":
+    main()

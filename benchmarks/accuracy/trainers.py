@@ -83,11 +83,14 @@ def dpo(given: argparse.Namespace, fault: Fault) -> Any:
 
 
 def sft(given: argparse.Namespace, fault: Fault) -> Any:
-    size = 16
+    size, every = 16, given.evaluate
+    rows = sequences(size * (given.steps + 4), given.seed)
+    held_out = {"eval_strategy": "steps", "eval_steps": every} if every else {}
     return SFTTrainer(
         model=tiny_model(given.out / "model", given.seed),
-        args=SFTConfig(**_common(given), per_device_train_batch_size=size),
-        train_dataset=sequences(size * given.steps, given.seed),
+        args=SFTConfig(**_common(given), per_device_train_batch_size=size, **held_out),
+        train_dataset=rows.select(range(4 * size, len(rows))),
+        eval_dataset=rows.select(range(4 * size)) if every else None,
         processing_class=tokenizer(),
     )
 

@@ -79,6 +79,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--optimizer", default="adamw_torch")
     parser.add_argument("--loss-type", default="dapo")
     parser.add_argument("--group", type=int, default=4)
+    parser.add_argument("--evaluate", type=int, default=0, help="after so many steps (SFT)")
     parser.add_argument("--logging-steps", type=int, default=1)
     return parser.parse_args(words)
 

@@ -22,6 +22,7 @@ sampled     what rollouts show at the recorded steps, and the episodes of that
 spikes      rows far above what is usual before and after them, and what lasts
 gradients   where gradients are not finite, and whether their update was skipped
 losses      what kind of loss a run logs, and why that is believed
+onsets      where a fall began
 events      what several rules ask of a run's events
 wording     an episode in words
 
@@ -44,14 +45,15 @@ from rlprobe.rule.episodes import (
     together,
 )
 from rlprobe.rule.events import concerns_gradients, concerns_weights, restarts, told_change
-from rlprobe.rule.flat import equal, flat_and_reward, flat_shares
+from rlprobe.rule.flat import equal, flat_and_reward, flat_shares, in_blocks
 from rlprobe.rule.gradients import SKIPPING, BadGradients, names_in, skipped_updates
 from rlprobe.rule.learning import near_top, still_gains
 from rlprobe.rule.levels import Levels, after_plateau, rise_at_end
 from rlprobe.rule.losses import LossKind, training_loss
+from rlprobe.rule.onsets import descent_onset
 from rlprobe.rule.ranks import RankGrid, all_steps
-from rlprobe.rule.reach import Reach
-from rlprobe.rule.rewards import Learnt, Sides, is_auxiliary, is_task, learnt_since, sides
+from rlprobe.rule.reach import Reach, dead_parts, reached_top
+from rlprobe.rule.rewards import Earned, Learnt, is_auxiliary, is_task, learnt_since, sides
 from rlprobe.rule.rollouts import groups, sampled_steps, unpicked
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
@@ -66,6 +68,7 @@ __all__ = [
     "Best",
     "Break",
     "Change",
+    "Earned",
     "Judged",
     "Learnt",
     "Levels",
@@ -79,7 +82,6 @@ __all__ = [
     "SampledEpisode",
     "Shift",
     "Shown",
-    "Sides",
     "Signal",
     "Spikes",
     "Stretch",
@@ -90,6 +92,8 @@ __all__ = [
     "breaks",
     "concerns_gradients",
     "concerns_weights",
+    "dead_parts",
+    "descent_onset",
     "early",
     "equal",
     "factor",
@@ -99,6 +103,7 @@ __all__ = [
     "from_drift",
     "groups",
     "held_until",
+    "in_blocks",
     "is_auxiliary",
     "is_task",
     "known",
@@ -110,6 +115,7 @@ __all__ = [
     "near_top",
     "number",
     "period",
+    "reached_top",
     "restarts",
     "restore",
     "rise_at_end",

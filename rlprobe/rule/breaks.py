@@ -23,6 +23,7 @@ MOST_BLOCKS = 2_048  # blocks of rows that a long series is judged in
 PER_BLOCK = 9  # rows that a block's level is taken from
 BREAKS = 16  # largest breaks of a metric that are kept
 AT_ONCE = 0.4  # part of a change that happens from one row to the next
+STEPS = 3  # steps of a coarse metric that a break has to make
 GRAIN = 1e-3  # part of the level that no metric is steadier than
 NEAR = 2  # rows that breaks of one moment lie apart at most
 
@@ -74,6 +75,7 @@ def breaks(signal: Signal, *, times: float) -> tuple[Break, ...]:
     earlier = _largest_before(change, blocks)
     ratio = np.where(earlier > 0, np.abs(change) / np.maximum(earlier, 1e-300), 0.0)
     ratio[:SETTLED] = 0.0
+    ratio[np.abs(change) < STEPS * _coarseness(blocks)] = 0.0
     rows = [row for row in _peaks(ratio, np.abs(change), times) if _at_once(blocks, change, row)]
     return tuple(_break(signal, _refined(values, row, size, log=log), ratio[row]) for row in rows)
 
@@ -138,6 +140,14 @@ def _largest_before(change: FloatArray, blocks: FloatArray) -> FloatArray:
     grain = GRAIN * max(abs(stats.median(blocks)), stats.robust_std(blocks), 1e-12)
     few = 1 + SETTLED / np.maximum(np.arange(len(change)), 1)
     return np.maximum(out, grain) * few
+
+
+def _coarseness(blocks: FloatArray) -> float:
+    """The smallest difference of a metric that takes few values; 0 of one that takes many."""
+    different = np.unique(blocks)
+    if not 1 < len(different) <= len(blocks) / 4:
+        return 0.0
+    return float(np.diff(different).min())
 
 
 def _peaks(ratio: FloatArray, size: FloatArray, times: float) -> list[int]:

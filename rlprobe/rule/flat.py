@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from rlprobe import stats
 from rlprobe.detector import RunContext
-from rlprobe.rule.rollouts import groups, sampled_steps
+from rlprobe.rule.rollouts import groups, sampled_steps, unpicked
 from rlprobe.rule.signals import Signal
-from rlprobe.values import FloatArray, Rollout, flat, rounding
+from rlprobe.values import FloatArray, IntArray, Rollout, flat, rounding
+
+MOST_ROWS = 8_192  # rows, or blocks of rows, that are judged
 
 
 def equal(spread: FloatArray | float, reward: FloatArray | float) -> FloatArray:
@@ -55,6 +58,8 @@ def _of_all(share: Signal) -> FloatArray:
 
     Of all groups, no fewer can be flat than are dropped for being flat.
     """
+    if share.run.series("filtered_group_fraction") is None:
+        return share.values
     dropped = np.nan_to_num(share.beside("filtered_group_fraction"))
     if stats.median(share.values) >= stats.median(dropped):
         return share.values
@@ -83,12 +88,38 @@ def flat_and_reward(run: RunContext, read: int) -> Iterator[tuple[Signal, FloatA
         yield mean, (mean.values == 0).astype(np.float64), mean.values
 
 
-def _of_rollouts(rollouts: Iterable[Rollout]) -> tuple[float, float]:
+def _of_rollouts(rollouts: Sequence[Rollout]) -> tuple[float, float]:
     """Share of flat groups and mean reward of a step; NaN where there are none."""
-    rewards = [[item.reward or 0.0 for item in group] for group in groups(rollouts).values()]
+    rewards = [
+        [item.reward or 0.0 for item in group] for group in groups(unpicked(rollouts)).values()
+    ]
     equal_groups = [flat(group) for group in rewards if len(group) > 1]
     every = [reward for group in rewards for reward in group]
     return (
         float(np.mean(equal_groups)) if equal_groups else math.nan,
         float(np.mean(every)) if every else math.nan,
     )
+
+
+def in_blocks(
+    signal: Signal, share: FloatArray, reward: FloatArray
+) -> tuple[Signal, FloatArray, FloatArray]:
+    """The same with the means of blocks of rows, where there are more than `MOST_ROWS`.
+
+    The signal keeps the first row of each block as it was logged.
+    """
+    size = math.ceil(len(share) / MOST_ROWS)
+    if size <= 1:
+        return signal, share, reward
+    starts = np.arange(0, len(share), size)
+    first = dataclasses.replace(signal, steps=signal.steps[starts], values=signal.values[starts])
+    return first, _means(share, starts), _means(reward, starts)
+
+
+def _means(values: FloatArray, starts: IntArray) -> FloatArray:
+    known = np.isfinite(values)
+    total = np.add.reduceat(np.where(known, values, 0.0), starts)
+    count = np.add.reduceat(known.astype(np.float64), starts)
+    means = np.full(len(starts), np.nan)
+    np.divide(total, count, out=means, where=count > 0)
+    return means

@@ -16,7 +16,6 @@ import numpy as np
 
 from rlprobe.detector import RunContext
 from rlprobe.findings import Evidence
-from rlprobe.numbers import short
 from rlprobe.rule.signals import Signal
 from rlprobe.values import FloatArray
 
@@ -79,7 +78,7 @@ class LossKind:
         size = float(np.median(loss.values[:EARLY_ROWS])) if len(loss) else 0.0
         if size >= CROSS_ENTROPY:
             return cls("likelihood", "it has the size of a cross entropy", signed=False)
-        return cls("unknown", f"it begins at {short(size)}", signed=False)
+        return cls("unknown", "it begins near 0, and nothing else tells", signed=False)
 
     @property
     def tokens(self) -> bool:
@@ -96,10 +95,15 @@ class LossKind:
             return np.full(len(loss), np.median(loss.values[:UNTRAINED_ROWS]))
         return level + SURE_NATS if self.name == "unknown" else np.full(len(loss), -np.inf)
 
+    @property
+    def told(self) -> str:
+        """A sentence: as what the loss is judged, and why."""
+        kind = "a loss of unknown kind" if self.name == "unknown" else f"a {self.name} loss"
+        return f"Judged as {kind}: {self.why}."
+
     def evidence(self, loss: Signal) -> Evidence:
-        """As what the loss is judged, and why."""
-        article = "an" if self.name == "unknown" else "a"
-        note = f"lowest; judged as {article} {self.name} loss: {self.why}"
+        """The same, with the lowest value, which belongs to what tells."""
+        note = f"lowest; {self.told[0].lower()}{self.told[1:-1]}"
         return Evidence(loss.metric, None, float(loss.values.min()), note=note)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from rlprobe import stats
+from rlprobe.rule.episodes import Stretch
+from rlprobe.rule.learning import near_top
 from rlprobe.rule.rewards import is_auxiliary, is_task
 from rlprobe.rule.signals import Signal
 from rlprobe.values import BoolArray, FloatArray
@@ -90,6 +93,20 @@ class Reach:
         """Standard error of a level."""
         known = self.reward[np.isfinite(self.reward)]
         return stats.noise(known) / math.sqrt(SMOOTH / 2) if len(known) > 1 else 0.0
+
+
+def reached_top(stretch: Stretch) -> bool:
+    """Whether the reward has got near its top in the second half of an episode."""
+    return near_top(dataclasses.replace(stretch, sure=(stretch.sure + stretch.end) // 2))
+
+
+def dead_parts(signal: Signal, earned: float) -> BoolArray:
+    """Where a part of the reward that had been above `earned` before is exactly 0."""
+    dead = np.zeros(len(signal), dtype=np.bool_)
+    for name in signal.run.names("reward_component/"):
+        values = signal.beside(name)
+        dead |= (stats.rolling_max(values) > earned) & (values == 0)
+    return dead
 
 
 def _task(signal: Signal) -> FloatArray | None:

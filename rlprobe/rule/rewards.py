@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +12,9 @@ from rlprobe import stats
 from rlprobe.detector import RunContext
 from rlprobe.findings import Evidence
 from rlprobe.rule.levels import Levels
+from rlprobe.rule.rollouts import groups, unpicked
 from rlprobe.rule.signals import Signal
-from rlprobe.values import FloatArray
-
-Values = Mapping[str, FloatArray]
+from rlprobe.values import FloatArray, IntArray, Rollout
 
 COMPONENT = "reward_component/"
 EVALUATIONS = ("eval/accuracy", "eval/pass_rate", "eval/score_mean", "eval/reward_mean")
@@ -51,64 +50,6 @@ class Learnt:
         """Its level at the end against the level before."""
         note = "level at the end, against before"
         return Evidence(self.metric, None, self.now, self.before, note=note)
-
-
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """The reward for the task and the reward that was meant as help, one entry per row.
-
-    Attributes:
-        task, auxiliary: the sums of their components.
-        task_names, auxiliary_names: the components of each.
-    """
-
-    task: Signal
-    auxiliary: FloatArray
-    task_names: Sequence[str]
-    auxiliary_names: Sequence[str]
-
-    @property
-    def help(self) -> Signal:
-        """The auxiliary reward as a signal."""
-        return self.task.with_values(self.auxiliary)
-
-    @classmethod
-    def of(cls, run: RunContext, guess: Callable[[Values], Sequence[str]]) -> Sides | None:
-        """Both sides, or None where they cannot be told apart.
-
-        Args:
-            guess: which of the components are the task where no name tells.
-        """
-        columns = [run.series(name) for name in run.names(COMPONENT)]
-        logged = [column for column in columns if column is not None]
-        if len(logged) < 2:
-            return None
-        steps = max((column.steps for column in logged), key=len)
-        values = {column.name: stats.finite(stats.at_steps(column, steps)) for column in logged}
-        task, auxiliary = sides(values)
-        if not task:
-            task = list(guess(values))
-            auxiliary = [name for name in values if name not in task]
-        if not task or not auxiliary:
-            return None
-        total = Signal(run, task[0], steps, _total(values, task))
-        return cls(total, _total(values, auxiliary), task, auxiliary)
-
-
-def sides(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Components of the task and auxiliary ones, where at least one side has telling names."""
-    known = list(names)
-    auxiliary = [name for name in known if is_auxiliary(name)]
-    rest = [name for name in known if name not in auxiliary]
-    task = [name for name in rest if is_task(name)]
-    if task:
-        return task, auxiliary or [name for name in rest if name not in task]
-    return (rest, auxiliary) if auxiliary else ([], [])
-
-
-def _total(values: Values, names: Sequence[str]) -> FloatArray:
-    total: FloatArray = np.sum([values[name] for name in names], axis=0)
-    return total
 
 
 def learnt_since(run: RunContext, step: int) -> Learnt | None:
@@ -169,3 +110,50 @@ def is_auxiliary(name: str) -> bool:
 def is_task(name: str) -> bool:
     """Whether a component pays for the task, by its name."""
     return TASK.search(name.removeprefix(COMPONENT).lower()) is not None
+
+
+def sides(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Components of the task and auxiliary ones, where at least one side has telling names."""
+    every = list(names)
+    auxiliary = [name for name in every if is_auxiliary(name)]
+    rest = [name for name in every if name not in auxiliary]
+    task = [name for name in rest if is_task(name)]
+    if task:
+        return task, auxiliary or [name for name in rest if name not in task]
+    return (rest, auxiliary) if auxiliary else ([], [])
+
+
+@dataclass(frozen=True, slots=True)
+class Earned:
+    """What the rollouts of a recorded step earned, one entry per rollout.
+
+    Attributes:
+        group: the number of each one's group.
+        task, auxiliary: the two sides of its reward.
+    """
+
+    rollouts: Sequence[Rollout]
+    group: IntArray
+    task: FloatArray
+    auxiliary: FloatArray
+
+    @classmethod
+    def at(cls, run: RunContext, step: int) -> Earned | None:
+        """By the two sides of the rewards; None where they cannot be told apart."""
+        by_group = [
+            group
+            for group in groups(unpicked(run.rollouts(step))).values()
+            if len(group) > 1 and all(item.reward_components for item in group)
+        ]
+        members = [item for group in by_group for item in group]
+        task, auxiliary = sides(dict.fromkeys(key for i in members for key in i.reward_components))
+        if len(by_group) < 2 or not task or not auxiliary:
+            return None
+        both = [
+            np.array(
+                [sum(item.reward_components.get(key, 0.0) for key in keys) for item in members]
+            )
+            for keys in (task, auxiliary)
+        ]
+        numbers = np.repeat(np.arange(len(by_group)), [len(group) for group in by_group])
+        return cls(members, numbers, *both) if np.isfinite(both).all() else None

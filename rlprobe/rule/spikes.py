@@ -49,19 +49,18 @@ class Spikes:
             signal: of values above 0.
             least_std: no standard deviation counts as smaller.
             opening: rows that are needed for a past; the level of the first is their low part.
-                Rows that are high from the very first on are a cold start.
+                Rows that are raised from the very first on are a cold start.
             lasts: so many high rows are a level.
         """
         limit = math.log(ratio)
         past = _past(signal, limit, opening)
         spiking = past.above(sigmas=sigmas, at_least=limit, floor=least_std)
-        if spiking[0]:
-            calm = np.flatnonzero(~(spiking[:-1] | spiking[1:]))
-            spiking[: calm[0] if len(calm) else len(spiking)] = False
+        raised = past.rise > limit / 2
+        spiking[: _calm_from(raised)] = False
         if not spiking.any():
             return cls(signal, past, spiking, ())
-        raised = Judged(signal, past.rise > limit / 2).persistent(lasts)
-        lasting = tuple(s for s in raised if len(s) >= lasts and spiking[s.rows].any())
+        levels = Judged(signal, raised).persistent(lasts)
+        lasting = tuple(s for s in levels if len(s) >= lasts and spiking[s.rows].any())
         after = _after(past.scaled, spiking, lasting)
         both = spiking & ~(past.scaled - after <= limit)
         return cls(signal, past, both, lasting)
@@ -98,6 +97,14 @@ class Spikes:
             if len(led) >= count and at - led[-1] <= gap + 1:
                 return led
         return rows[:0]
+
+
+def _calm_from(raised: BoolArray) -> int:
+    """The first row after a cold start; 0 if neither of the first two rows is raised."""
+    if not raised[:2].any():
+        return 0
+    calm = 1 + np.flatnonzero(~(raised[1:-1] | raised[2:]))
+    return int(calm[0]) if len(calm) else len(raised)
 
 
 def period(steps: IntArray, slack: float) -> int:

@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rlprobe import order_statistics
+import numpy as np
+
 from rlprobe.findings import Finding, Severity
 from rlprobe.scan.context import Context
 from rlprobe.store.run import Run
@@ -78,7 +79,7 @@ def branches(run: Run) -> list[Branch]:
     if not len(frame) or bool((frame.attempt == frame.attempt[0]).all()):
         return [Branch(Context(run))]
     begins, ends = {}, {}
-    for number in order_statistics.distinct(frame.attempt).tolist():
+    for number in np.unique(frame.attempt).tolist():
         steps = frame.step[frame.attempt == number]
         begins[number], ends[number] = int(steps.min()), int(steps.max())
     chosen = [Branch(Context(run), max(begins), begins)]
@@ -169,7 +170,8 @@ def _shown_by(item: Finding, branch: Branch, older: Sequence[Branch]) -> int:
         parting = other.parting(branch)
         if number > other.attempt or item.first_bad_step >= parting:
             continue
-        if other.same(item, parting, later=False) is not None:
+        known = other.same(item, parting, later=False)
+        if known is not None and known.severity >= min(item.severity, Severity.WARNING):
             break
         number = other.after(other.attempt)
     return number
@@ -191,7 +193,7 @@ def _same(item: Finding, later: Finding, parting: int) -> bool:
     if max(item.first_bad_step, later.first_bad_step) >= parting or item.ranks != later.ranks:
         return False
     if item.severity >= Severity.WARNING:
-        return item.first_bad_step == later.first_bad_step
+        return (item.variant, item.first_bad_step) == (later.variant, later.first_bad_step)
     return item.first_bad_step <= later.last_bad_step and later.first_bad_step <= item.last_bad_step
 
 

@@ -22,7 +22,7 @@ from rlprobe.values import BoolArray, FloatArray
 
 SLACK_ROWS = 2  # logged rows by which a consequence may seem to begin before its cause
 _PAST_ROWS = 64  # logged rows before an onset that its first value is compared with
-_BROKEN = 1.5  # times or part of its past, at which a metric broke at once
+_BROKEN = 1.25  # times or part of its past, at which a metric broke at once
 _SIGMAS = 5  # robust standard deviations by which it did so at least
 _CUT = 0.25  # share of the completions by which more are cut, likewise
 _OF_POLICY = frozenset({"kl_mean", "approx_kl", "entropy"})  # known before the rewards are
@@ -72,7 +72,8 @@ class CausalOrder:
         rest = sorted(findings, key=self._key)
         ordered: list[Finding] = []
         while rest:
-            chosen = next((f for f in rest if not self._blocked(f, rest)), rest[0])
+            first = (f for slack in (self._slack, 0) for f in rest if self._free(f, rest, slack))
+            chosen = next(first, rest[0])  # what goes round in a circle begins with its first row
             rest.remove(chosen)
             ordered.append(chosen)
         return ordered
@@ -80,19 +81,29 @@ class CausalOrder:
     def ahead(self, cause: Finding, effect: Finding) -> bool:
         """Whether a cause that is not seen before its effect comes before it nevertheless.
 
-        Where either may cause the other, the stage decides; but what has broken by the time at
-        which a cause is seen is no effect of it.
+        Where either may cause the other, the stage decides; but what has broken before a cause is
+        seen is no effect of it.
         """
         lead = cause.first_bad_step - effect.first_bad_step
         if not (0 <= lead <= self._slack and self.causes.leads(cause, effect)):
             return False
-        if lead and self._broken(effect, cause.first_bad_step):
+        either = self.causes.leads(effect, cause)
+        sharp = 0 if either else self.context.interval  # an onset is a row off now and then
+        if lead > sharp and self._broken(effect, cause.first_bad_step - 1):
             return False
-        return not self.causes.leads(effect, cause) or self._place(cause) < self._place(effect)
+        return not either or self._place(cause) < self._place(effect)
 
-    def _blocked(self, finding: Finding, rest: Sequence[Finding]) -> bool:
-        latest = finding.first_bad_step + self._slack
-        return any(self.ahead(other, finding) for other in rest if other.first_bad_step <= latest)
+    def _free(self, finding: Finding, rest: Sequence[Finding], slack: int) -> bool:
+        """Whether nothing that is seen up to so many steps later goes ahead of it."""
+        step = finding.first_bad_step
+        near = (f for f in rest if step - self._slack <= f.first_bad_step <= step + slack)
+        return not any(self.ahead(other, finding) or self._led(other, finding) for other in near)
+
+    def _led(self, cause: Finding, effect: Finding) -> bool:
+        """Whether a cause began before its effect and had broken by the time the effect did."""
+        earlier = cause.first_bad_step < effect.first_bad_step
+        may = earlier and self.causes.leads(cause, effect)
+        return may and self._broken(cause, effect.first_bad_step)
 
     def _key(self, finding: Finding) -> tuple[object, ...]:
         place, step = self._place(finding), finding.first_bad_step

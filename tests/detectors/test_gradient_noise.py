@@ -120,7 +120,7 @@ def glides(rng: np.random.Generator) -> np.ndarray:
 
 def cold_start(rng: np.random.Generator) -> np.ndarray:
     norm = norms(rng, 300)
-    norm[:4] *= (80, 40, 30, 15)
+    norm[:6] *= (6, 14, 80, 40, 30, 15)
     return norm
 
 

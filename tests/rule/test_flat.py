@@ -50,3 +50,20 @@ def test_steps_that_tell_nothing_are_left_out(tmp_path: Path) -> None:
     ((signal, share),) = flat_shares(run)
     assert (signal.steps.tolist(), share.tolist()) == ([0, 2], [1, 0])
     assert not list(flat_shares(run_of(tmp_path / "b", reward_max=[1.0])))
+
+
+def test_groups_that_were_dropped_for_being_flat_count(tmp_path: Path) -> None:
+    kept = run_of(
+        tmp_path / "a",
+        zero_variance_group_fraction=[0.0, 0.2],
+        filtered_group_fraction=[0.5, 0.5],
+    )
+    assert next(flat_shares(kept))[1] == pytest.approx([0.5, 0.6])
+    among_all = run_of(
+        tmp_path / "b",
+        zero_variance_group_fraction=[0.5, 0.7],
+        filtered_group_fraction=[0.5, 0.6],
+    )
+    assert next(flat_shares(among_all))[1] == pytest.approx([0.5, 0.7])
+    alone = run_of(tmp_path / "c", filtered_group_fraction=[0.5, 0.6])
+    assert next(flat_shares(alone))[1] == pytest.approx([0.5, 0.6])

@@ -1,0 +1,98 @@
+"""Ranks over many seeds of noise: those that leave the others, and those that only differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rlprobe import catalog
+from rlprobe.findings import Finding, Severity
+from rlprobe.scan.context import Context
+from rlprobe.store.frame import frame_of
+from rlprobe.store.run import RunInfo
+from rlprobe.store.table import TableRun
+from rlprobe.values import FloatArray
+
+ROWS = 160
+ALL = np.ones(ROWS, dtype=np.bool_)
+
+
+def found(detector: str, metric: str, values: FloatArray) -> list[Finding]:
+    """Findings at warning or above, of one value per row and rank."""
+    rows, ranks = values.shape
+    steps = np.arange(1, rows + 1)
+    run = TableRun(
+        RunInfo(path="ranks", id="ranks", source="recording"),
+        frame_of(steps, {metric: (values.mean(axis=1), ALL)}),
+        ranks=frame_of(
+            np.tile(steps, ranks),
+            {metric: (values.T.ravel(), np.tile(ALL, ranks))},
+            rank=np.repeat(np.arange(ranks), rows).astype(np.int64),
+        ),
+    )
+    findings = catalog.load()[detector]().scan(Context(run))
+    return [item for item in findings if item.severity >= Severity.WARNING]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("ranks", [4, 8, 64])
+def test_a_rank_that_leaves_the_others_is_named(seed: int, ranks: int) -> None:
+    rng = np.random.default_rng(seed)
+    rank, first = int(rng.integers(ranks)), int(rng.integers(30, 100))
+    loss = 2.0 + rng.normal(0, 0.03, (ROWS, ranks))
+    loss[first - 1 :, rank] += rng.choice([-1, 1]) * 0.6
+    (finding,) = found("RANK_OUTLIER", "loss", loss)
+    assert (finding.variant, finding.ranks) == ("apart", (rank,))
+    assert finding.first_bad_step == first
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_rank_that_drifts_away_is_named(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    loss = 2.0 + rng.normal(0, 0.03, (ROWS, 8))
+    loss[60:, 3] += 0.9 * np.minimum(1, np.arange(ROWS - 60) / 60)
+    (finding,) = found("RANK_OUTLIER", "loss", loss)
+    assert finding.ranks == (3,)
+    assert 61 <= finding.first_bad_step <= 90
+
+
+@pytest.mark.parametrize(
+    ("ranks", "seed"), [*((n, seed) for n in (4, 16) for seed in range(20)), (256, 0), (256, 1)]
+)
+def test_ranks_that_differ_are_no_outliers(ranks: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(0, 0.03, (ROWS, ranks))
+    row = np.arange(ROWS)[:, None]
+    assert not found("RANK_OUTLIER", "loss", 2.0 + rng.normal(0, 0.4, ranks) + noise)
+    one_task = 0.4 * (np.arange(ranks) == 3)
+    assert not found("RANK_OUTLIER", "loss", 2.0 + one_task + noise)
+    parting = one_task * (1 - np.exp(-row / 40))
+    assert not found("RANK_OUTLIER", "loss", 2.0 + 9 * np.exp(-row / 40) + 2 * parting + noise)
+    rare = rng.binomial(32, 0.01, (ROWS, ranks)) / 32
+    assert not found("RANK_OUTLIER", "reward_mean", rare)
+    assert not found("RANK_OUTLIER", "grad_norm", np.exp(rng.normal(0, 0.3, (ROWS, ranks))))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_copies_that_part_are_named_and_equal_ones_are_not(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rank, first = int(rng.integers(8)), int(rng.integers(20, 120))
+    norm = np.tile(100 + np.cumsum(rng.exponential(0.01, ROWS))[:, None], (1, 8))
+    assert not found("RANK_OUTLIER", "param_norm", norm)
+    norm[first - 1 :, rank] *= 1 + 10 ** rng.uniform(-6, -2)
+    (finding,) = found("RANK_OUTLIER", "param_norm", norm)
+    assert (finding.variant, finding.ranks) == ("replica", (rank,))
+    assert finding.first_bad_step == first
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_caches_of_single_ranks_are_told_and_uneven_ones_are_not(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    usage = 0.55 + rng.normal(0, 0.02, (ROWS, 16))
+    usage[:, 2] += 0.2
+    assert not found("KV_CACHE_PRESSURE", "kv_cache_usage", usage)
+    full = [5, int(rng.integers(6, 16))]
+    usage[79:, full] = np.minimum(1, 0.62 + 0.05 * np.arange(ROWS - 79))[:, None]
+    (finding,) = found("KV_CACHE_PRESSURE", "kv_cache_usage", usage)
+    assert (finding.variant, finding.ranks) == ("ranks", tuple(full))
+    assert 78 <= finding.first_bad_step <= 84
