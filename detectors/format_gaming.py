@@ -353,7 +353,8 @@ class FormatGaming(Detector):
         severity: Severity = Severity.WARNING,
     ) -> Finding:
         task, auxiliary = rewards.task_names, rewards.auxiliary_names
-        before, usual = stretch.before(), stretch.usual
+        rows = self.lasting if variant == "form_alone" else None
+        before, usual = stretch.before(rows), stretch.usual
         paid = stats.median(rewards.auxiliary[stretch.rows])
         was = "" if math.isnan(before) else f", {number(before)} before"
         return finding(
@@ -365,7 +366,7 @@ class FormatGaming(Detector):
             severity=severity,
             confidence=0.8 if variant == "task_dead" else 0.6,
             evidence=(
-                Evidence(task[0], stretch.first, usual, known(before), note=TASK_NOTE),
+                Evidence(task[0], None, usual, known(before), note=TASK_NOTE),
                 Evidence(auxiliary[0], None, paid, note=AUXILIARY_NOTE),
             ),
             remedies=(

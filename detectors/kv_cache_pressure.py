@@ -19,7 +19,14 @@ from rlprobe.rule import (
     factor,
     finding,
     listed,
+    rise_at_end,
     together,
+)
+
+REMEDIES = (
+    "cap the tokens of each request, not only of the batch",
+    "find out why completions grow (loops, a missing end token, a length reward)",
+    "lower the number of concurrent requests, or give the engine more memory",
 )
 
 
@@ -69,6 +76,7 @@ class KVCachePressure(Detector):
     rise: float = knob(0.15, "over the run's own past", minimum=0.01, maximum=1)
 
     points = fixed(5, "logged values that are needed")
+    last_rows = fixed(3, "rows at the end of a log that rise on and on")
     full = fixed(0.98, "use at which there is nothing left")
     percent = fixed(1.5, "a highest value above it means that the use is given in percent")
     least_std = fixed(0.02, "no use is steadier")
@@ -81,7 +89,10 @@ class KVCachePressure(Detector):
         if run.series("kv_cache_usage") is None:
             return
         use = Signal.of(run, "kv_cache_usage", minimum=self.points)
-        for stretch, before in self._at_the_top(use, float(use.values.max())):
+        near_top = list(self._at_the_top(use, float(use.values.max())))
+        if not near_top:
+            yield from self._rising(use)
+        for stretch, before in near_top:
             for variant, holds in (("climbing", self._climbing), ("chronic", self._chronic)):
                 if holds(stretch, before):
                     yield self._finding(stretch, before, variant)
@@ -104,6 +115,33 @@ class KVCachePressure(Detector):
     def _chronic(self, _: Stretch, before: float) -> bool:
         """Near the top from the first rows on, so that there is no past. Info."""
         return math.isnan(before)
+
+    @rule("rising")
+    def _rising(self, use: Signal) -> Iterator[Finding]:
+        """The last three rows or more of a log each rise above all before them, twice `rise` above
+        the usual. Info: it may be the beginning of a run-away.
+        """
+        full = 100 if use.values.max() > self.percent else 1
+        use = use.with_values(use.values / full)
+        stretch = rise_at_end(use, self.last_rows)
+        before = math.nan if stretch is None else stretch.before(self.around)
+        if stretch is None or not use.values[-1] >= before + 2 * self.rise:
+            return
+        yield finding(
+            self,
+            stretch,
+            f"The use of the KV cache rose on each of the last {len(stretch)} rows, from "
+            f"{before:.0%} to {float(use.values[-1]):.0%}{SINCE}.",
+            variant="rising",
+            severity=Severity.INFO,
+            confidence=0.6,
+            evidence=(
+                stretch.at_onset(before),
+                stretch.at_top(before, "highest use"),
+                stretch.in_all(len(stretch), None, "rows that rise"),
+            ),
+            remedies=REMEDIES,
+        )
 
     @rule("ranks")
     def _single(self, run: RunContext) -> Iterator[Finding]:
@@ -175,13 +213,9 @@ class KVCachePressure(Detector):
             evidence=(
                 stretch.at_onset(before, "onset, against the run's own past"),
                 stretch.in_all(top, None, "highest use"),
-                _longer(stretch.first, growth) if grew else None,
+                _longer(growth) if grew else None,
             ),
-            remedies=(
-                "cap the tokens of each request, not only of the batch",
-                "find out why completions grow (loops, a missing end token, a length reward)",
-                "lower the number of concurrent requests, or give the engine more memory",
-            ),
+            remedies=REMEDIES,
         )
 
     def _growth(self, stretch: Stretch) -> float:
@@ -203,5 +237,5 @@ def _means(grid: RankGrid, period: Period) -> stats.FloatArray:
     return means
 
 
-def _longer(first: int, growth: float) -> Evidence:
-    return Evidence("completion_length_mean", first, growth, 1.0, note="times as long as before")
+def _longer(growth: float) -> Evidence:
+    return Evidence("completion_length_mean", None, growth, 1.0, note="times as long as before")

@@ -126,7 +126,7 @@ class LengthCollapse(Detector):
         """
         for shift in shifts(length, log=1, least=math.log(self.shifted)):
             if not shift.up and shift.lasts:
-                yield self._shifted(shift.stretch, shift.before, shift.after)
+                yield self._shifted(shift.stretch, shift.before, shift.stretch.usual)
                 return
 
     def _shrunk(self, stretch: Stretch, levels: Levels, learnt: Learnt | None) -> Finding:
@@ -167,7 +167,7 @@ class LengthCollapse(Detector):
             confidence=0.7,
             evidence=(
                 stretch.at_onset(before),
-                stretch.in_all(after, before, "median of the rows after against those before"),
+                stretch.in_all(after, before, "median since, against the rows before"),
                 reward.evidence(),
             ),
             remedies=(

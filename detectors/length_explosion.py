@@ -178,7 +178,7 @@ class LengthExplosion(Detector):
         """
         for shift in shifts(length, log=1, least=math.log(self.shifted)):
             if shift.up and shift.lasts:
-                yield self._shifted(shift.stretch, shift.before, shift.after)
+                yield self._shifted(shift.stretch, shift.before, shift.stretch.usual)
                 return
 
     @rule("rising")
@@ -289,7 +289,7 @@ class LengthExplosion(Detector):
             confidence=0.7,
             evidence=(
                 stretch.at_onset(before),
-                stretch.in_all(after, before, "median of the rows after against those before"),
+                stretch.in_all(after, before, "median since, against the rows before"),
                 reward.evidence(),
             ),
             remedies=(

@@ -167,7 +167,7 @@ class RepetitionLoop(Detector):
                 continue
             usual, before = stretch.usual, known(stretch.before())
             note = "median of the episode against the median before"
-            evidence = [Evidence("repetition_rate", stretch.first, usual, before, note=note)]
+            evidence = [Evidence("repetition_rate", None, usual, before, note=note)]
             yield self._finding("rate", stretch, usual, "rollouts repeat themselves", evidence)
 
     @rule("slow")

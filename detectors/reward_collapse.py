@@ -180,7 +180,7 @@ class RewardCollapse(Detector):
             bottom = min(0.0, stats.quantile(earlier, self.bottom))
             lost = (shift.before - shift.after) / max(shift.before - bottom, self.zero)
             if not shift.up and shift.lasts and lost >= self.least_lost:
-                yield self._shifted(shift.stretch, shift.before, shift.after, lost)
+                yield self._shifted(shift.stretch, shift.before, shift.stretch.usual, lost)
                 return
 
     def _levels(
@@ -216,7 +216,7 @@ class RewardCollapse(Detector):
             stretch,
             f"The mean reward fell from {number(best)} to {number(now)}{SINCE} and stayed there "
             f"for {len(stretch):,} rows.",
-            severity=self._severity(stretch, left=(now - lowest) / (best - lowest)),
+            severity=self._severity(stretch, remaining=(now - lowest) / (best - lowest)),
             confidence=0.9 if len(stretch) >= 10 else 0.75,
             evidence=(
                 stretch.at_onset(best),
@@ -237,18 +237,18 @@ class RewardCollapse(Detector):
             confidence=0.7,
             evidence=(
                 stretch.at_onset(before),
-                stretch.in_all(after, before, "median of the rows after against those before"),
+                stretch.in_all(after, before, "median since, against the rows before"),
             ),
             remedies=("what changed at this step: data, sampling, a setting?", *_cures(stretch)),
         )
 
-    def _severity(self, stretch: Stretch, left: float) -> Severity:
+    def _severity(self, stretch: Stretch, remaining: float) -> Severity:
         if stretch.recovered and len(stretch) < self.passing:
             leapt = bool(np.isin(stretch.start, leaps(stretch.signal)))
             return Severity.WARNING if leapt else Severity.INFO
         if stretch.recovered:
             return Severity.WARNING
-        return Severity.CRITICAL if left <= self.nothing_left else Severity.WARNING
+        return Severity.CRITICAL if remaining <= self.nothing_left else Severity.WARNING
 
     def _dead(self, stretch: Stretch, usual: float) -> Finding:
         name = stretch.signal.metric.removeprefix("reward_component/")

@@ -112,7 +112,7 @@ class ThroughputRot(Detector):
             severity=self._severity(end / start, explained=explained),
             confidence=0.7,
             evidence=(
-                Evidence("step_time", period.seen, end, start, note=COMPARED),
+                Evidence("step_time", None, end, start, note=COMPARED),
                 None if math.isnan(longer) else Evidence(LENGTH, None, longer, 1.0, note=GREW),
             ),
             remedies=WRITES_MORE if explained else LEAKS,

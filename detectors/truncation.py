@@ -93,13 +93,13 @@ class Truncation(Detector):
         if not len(cut):
             return
         lasting = self._lasting(cut)
-        found = list(self._high(cut, None if lasting is None else lasting[0]))
-        lower = [item for item in found if self._had_been_lower(cut, item)]
+        high = list(self._high(cut, None if lasting is None else lasting[0]))
+        lower = [item for item in high if self._had_been_lower(cut, item)]
         if not lower and self._throughout(cut):
             yield self._finding(stretch_from(cut, 0), "chronic")
             return
-        yield from found
-        if lasting is not None and all(item.state == "recovered" for item in found):
+        yield from high
+        if lasting is not None and all(item.state == "recovered" for item in high):
             yield self._finding(*lasting)
 
     def _had_been_lower(self, cut: Signal, high: Finding) -> bool:
