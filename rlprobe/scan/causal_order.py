@@ -91,7 +91,12 @@ class CausalOrder:
         sharp = 0 if either else self.context.interval  # an onset is a row off now and then
         if lead > sharp and self._broken(effect, cause.first_bad_step - 1):
             return False
+        if lead:
+            return not either or self._stage(cause) < self._stage(effect)
         return not either or self._place(cause) < self._place(effect)
+
+    def _stage(self, finding: Finding) -> int:
+        return STAGES.index(self.causes.stage(finding))
 
     def _free(self, finding: Finding, rest: Sequence[Finding], slack: int) -> bool:
         """Whether nothing that is seen up to so many steps later goes ahead of it."""
@@ -118,7 +123,7 @@ class CausalOrder:
         stage = self.causes.stage(finding)
         before = stage in ("policy", "rollout") or not _OF_POLICY.isdisjoint(finding.metrics)
         early = before and self._broken(finding, finding.first_bad_step)
-        return 0 if stage == "machine" else 1 if early else 2, STAGES.index(stage)
+        return 0 if stage == "machine" else 1 if early else 2, self._stage(finding)
 
     @functools.cache  # noqa: B019 - lives as long as one scan
     def _broken(self, finding: Finding, step: int) -> bool:

@@ -148,6 +148,14 @@ def test_what_has_broken_when_a_cause_is_seen_is_no_effect_of_it() -> None:
     ]
 
 
+def test_what_breaks_a_row_later_comes_later() -> None:
+    late = [100.0, 300.0, 300.0, 300.0]
+    assert along(late, "completion_length_mean", found("FLAT", 49), found("LENGTH", 50)) == [
+        ("FLAT", 0),
+        ("LENGTH", 1),
+    ]
+
+
 def test_completions_that_are_cut_at_once_are_the_root_of_flat_groups() -> None:
     cut = [0.01, 0.4, 0.7, 0.9, 1.0]
     findings = (found("CUT", 50, severity=WARNING), found("FALL", 50), found("FLAT", 52))
