@@ -24,7 +24,7 @@ SLACK_ROWS = 2  # logged rows by which a consequence may seem to begin before it
 _PAST_ROWS = 64  # logged rows before an onset that its first value is compared with
 _BROKEN = 1.25  # times or part of its past, at which a metric broke at once
 _SIGMAS = 5  # robust standard deviations by which it did so at least
-_CUT = 0.25  # share of the completions by which more are cut, likewise
+_CUT = 0.1  # share of the completions by which more are cut, likewise
 _OF_POLICY = frozenset({"kl_mean", "approx_kl", "entropy"})  # known before the rewards are
 
 
@@ -107,7 +107,7 @@ class CausalOrder:
     def _led(self, cause: Finding, effect: Finding) -> bool:
         """Whether a cause began before its effect and had broken by the time the effect did."""
         earlier = cause.first_bad_step < effect.first_bad_step
-        may = earlier and self.causes.leads(cause, effect)
+        may = earlier and self.causes.leads(cause, effect) and not self.ahead(effect, cause)
         return may and self._broken(cause, effect.first_bad_step)
 
     def _key(self, finding: Finding) -> tuple[object, ...]:
