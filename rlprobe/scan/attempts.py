@@ -212,8 +212,12 @@ def _same(item: Finding, later: Finding, parting: int) -> bool:
     if max(item.first_bad_step, later.first_bad_step) >= parting or item.ranks != later.ranks:
         return False
     if item.severity >= Severity.WARNING:
-        return (item.variant, item.first_bad_step) == (later.variant, later.first_bad_step)
+        return _episode(item) == _episode(later)
     return item.first_bad_step <= later.last_bad_step and later.first_bad_step <= item.last_bad_step
+
+
+def _episode(item: Finding) -> tuple[str | None, int, tuple[str, ...]]:
+    return item.variant, item.first_bad_step, item.metrics[:1]
 
 
 # --- what became of what is over ------------------------------------------------------------------
