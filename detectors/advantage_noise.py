@@ -271,7 +271,7 @@ class AdvantageNoise(Detector):
         top = rows.start + int(np.argmax(noise.size.values[rows]))
         step, last = int(steps[top]), int(steps[rows][-1])
         spread, size = float(noise.spread.values[top]), float(noise.size.values[top])
-        count = len(np.unique(steps[rows]))
+        count = len(stats.distinct(steps[rows]))
         what = "gradient norm" if variant == "gradient" else "advantage"
         metrics = (noise.size.metric, noise.spread.metric)
         return finding(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from rlprobe import stats
 from rlprobe.detector import (
     Detector,
     Event,
@@ -170,7 +171,7 @@ def _usual(run: RunContext, known: Sequence[Event]) -> float:
     steps = sorted(set(map(_step, known)))
     if len(steps) == 1:
         return max(steps[0] - run.first_step + 1.0, 1.0)
-    return float(np.median(np.diff(steps)))
+    return stats.median(np.diff(steps).astype(np.float64))
 
 
 def _failed_at(run: RunContext) -> int | None:

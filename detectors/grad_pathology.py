@@ -262,7 +262,7 @@ class GradPathology(Detector):
     def _period(self, norm: Signal, rows: IntArray) -> int:
         """Steps from spike to spike where that says something, else 0."""
         interval = norm.run.interval
-        apart = float(np.median(np.diff(norm.steps[rows])))
+        apart = stats.median(np.diff(norm.steps[rows]))
         return period(norm.steps[rows], max(interval, self.slack * apart)) * (apart >= 4 * interval)
 
     def _isolated(self, spikes: Spikes, rows: IntArray) -> Finding:

@@ -19,7 +19,7 @@ from rlprobe.rule import (
     Signal,
     Stretch,
     beginning,
-    breaks,
+    breaks_in,
     early,
     finding,
     from_drift,
@@ -235,7 +235,7 @@ class KLBlowup(Detector):
             return jumps
         return [
             stretch_from(kl, item.row)
-            for item in breaks(kl, times=self.broken)
+            for item in breaks_in(kl, times=self.broken)
             if item.ratio > self.doubled and item.before > self.nothing
             if len(kl) - item.row > self.span and held_until(item) == len(kl) - 1
         ]

@@ -217,7 +217,7 @@ class NonfiniteMetric(Detector):
     def _filled_up(self, run: RunContext, broken: Sequence[Signal]) -> stats.IntArray:
         """Steps at which every metric is NaN: rows that were filled up, not measured."""
         bad = [signal.steps[np.isnan(signal.values)] for signal in broken]
-        steps = np.unique(np.concatenate([*bad, np.empty(0, dtype=np.int64)]))
+        steps = stats.distinct(np.concatenate([*bad, np.empty(0, dtype=np.int64)]))
         everything = np.ones(len(steps), dtype=np.bool_)
         logged = np.zeros(len(steps), dtype=np.int64)
         for name in run.names() if len(steps) else ():

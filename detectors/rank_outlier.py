@@ -260,7 +260,7 @@ class RankOutlier(Detector):
         """Whether ranks share a metric because they are copies, by what they shared before."""
         if not agreed:
             return grid.metric == STATES[0] and len(grid.ranks) >= self.majority
-        moving = grid.metric in STATES or len(np.unique(before)) > len(before) // 2
+        moving = grid.metric in STATES or len(stats.distinct(before)) > len(before) // 2
         return moving and len(before) >= max(self.shared, self.most * agreed)
 
     def _few(self, columns: stats.IntArray, grid: RankGrid) -> list[int]:

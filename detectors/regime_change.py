@@ -22,7 +22,7 @@ from rlprobe.detector import (
 from rlprobe.rule import (
     Break,
     Signal,
-    breaks,
+    breaks_in,
     finding,
     held_until,
     listed,
@@ -141,7 +141,7 @@ class RegimeChange(Detector):
         longest = max(map(len, signals), default=0)
         if longest < self.points:
             raise Inconclusive(f"{longest} rows, needs {self.points} to know what is usual")
-        broken = [item for signal in signals for item in breaks(signal, times=self.times)]
+        broken = [item for signal in signals for item in breaks_in(signal, times=self.times)]
         settled = -math.inf  # what breaks before it belongs to the moment before
         for moment in moments(broken, run.interval):
             members = _first_of_each(moment)

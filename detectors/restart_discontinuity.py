@@ -177,9 +177,9 @@ class RestartDiscontinuity(Detector):
         span = self.usual + self.after
         if len(before) - span + 1 < self.least_moves:
             return False
-        levels = np.median(windows(before, self.usual), axis=1)
+        levels = stats.row_medians(windows(before, self.usual))
         moves = np.abs(
-            np.median(windows(before, self.after), axis=1)[self.usual :]
+            stats.row_medians(windows(before, self.after))[self.usual :]
             - levels[: len(before) - span + 1]
         )
         move = abs(stats.median(rows.values) - float(levels[-1]))
@@ -270,7 +270,7 @@ class RestartDiscontinuity(Detector):
         if signal.metric == "tokens_seen":
             return jump.first
         since = signal.values[jump.start :]
-        medians = np.median(np.lib.stride_tricks.sliding_window_view(since, rows), axis=1)
+        medians = stats.row_medians(np.lib.stride_tricks.sliding_window_view(since, rows))
         back = np.flatnonzero(np.abs(medians - level) < abs(float(medians[0]) - level) / 2)
         if not len(back):
             return signal.run.last_step

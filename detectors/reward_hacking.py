@@ -215,7 +215,9 @@ class RewardHacking(Detector):
     def _smooth(self, scores: stats.FloatArray) -> stats.FloatArray:
         """Medians of three: a single lucky evaluation is no level."""
         padded = np.concatenate((scores[:1], scores, scores[-1:]))
-        level: stats.FloatArray = np.median(np.lib.stride_tricks.sliding_window_view(padded, 3), 1)
+        level: stats.FloatArray = stats.row_medians(
+            np.lib.stride_tricks.sliding_window_view(padded, 3)
+        )
         return level
 
     # --- new heights ------------------------------------------------------------------------------
@@ -296,7 +298,7 @@ def _scatter(scores: stats.FloatArray) -> float:
 
     From differences of differences; the smallest difference between two scores is one task.
     """
-    apart = np.diff(np.unique(scores))
+    apart = np.diff(stats.distinct(scores))
     single = float(apart.min()) if len(apart) else 0.0
     return max(single, float(np.sqrt(np.mean(np.diff(scores, n=2) ** 2) / 6)))
 

@@ -10,6 +10,7 @@ from itertools import chain
 
 import numpy as np
 
+from rlprobe import stats
 from rlprobe.detector import (
     Detector,
     Evidence,
@@ -133,7 +134,7 @@ class RolloutDegenerate(Detector):
 
     def _finding(self, episode: SampledEpisode, variant: str | None, best: float) -> Finding:
         means = [np.mean(_rewards(shown.bad) or [np.nan]) for shown in episode.shown]
-        reward = float(np.median(means))
+        reward = stats.median(np.array(means))
         solved = variant == "duplicates" and best > 0 and reward >= self.solved * best
         earned = Evidence("samples", None, reward, known(best), note="reward, against the best")
         what, remedies = WORDS[variant or ""]

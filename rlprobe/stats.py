@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     FloatArray = _values.FloatArray
     IntArray = _values.IntArray
     Series = _values.Series
+
+Array = TypeVar("Array", bound="np.ndarray[tuple[int, ...], np.dtype[np.generic]]")
 
 SIGMA_PER_MAD = 1.4826  # of a normal distribution
 SIGMA_PER_IQR = 0.7413
@@ -94,6 +96,11 @@ def quantile(values: FloatArray, share: float) -> float:
     return order_statistics.quantile(kept, share) if len(kept) else math.nan
 
 
+def distinct(values: Array) -> Array:
+    """The different values, ascending."""
+    return cast("Array", order_statistics.distinct(values))
+
+
 def robust_std(values: FloatArray) -> float:
     """Robust standard deviation (from the MAD) of the finite values; NaN if there are none."""
     return SIGMA_PER_MAD * median(np.abs(values - median(values)))
@@ -104,6 +111,8 @@ def row_medians(values: FloatArray) -> FloatArray:
 
     NaN is passed over; a row without values has a median of NaN.
     """
+    if values.shape[1] and bool(np.isfinite(values).all()):
+        return order_statistics.row_medians(values)
     ordered = np.sort(values, axis=1)  # NaN goes last
     return _order(ordered, np.isfinite(ordered).sum(axis=1), 0.5)
 

@@ -31,7 +31,7 @@ Everything is an array over a signal's rows (its logged steps) and costs time li
 
 from rlprobe.numbers import factor
 from rlprobe.numbers import short as number
-from rlprobe.rule.breaks import Break, breaks, held_until, moments
+from rlprobe.rule.breaks import Break, breaks_in, held_until, moments
 from rlprobe.rule.changes import Shift, leaps, shifts
 from rlprobe.rule.drift import beginning, from_drift
 from rlprobe.rule.episodes import (
@@ -89,7 +89,7 @@ __all__ = [
     "after_plateau",
     "all_steps",
     "beginning",
-    "breaks",
+    "breaks_in",
     "concerns_gradients",
     "concerns_weights",
     "dead_parts",

@@ -60,7 +60,7 @@ class Break:
         return self.after / self.before if self.before > 0 else math.nan
 
 
-def breaks(signal: Signal, *, times: float) -> tuple[Break, ...]:
+def breaks_in(signal: Signal, *, times: float) -> tuple[Break, ...]:
     """The breaks of a metric that are so many times its largest earlier change, largest first.
 
     A metric that is positive throughout is compared on a log scale.
@@ -113,7 +113,7 @@ def _blocks(values: FloatArray, size: int) -> FloatArray:
         return values
     count = len(values) // size
     grid = values[: count * size].reshape(count, size)
-    medians: FloatArray = np.median(grid[:, :: max(1, size // PER_BLOCK)], axis=1)
+    medians: FloatArray = stats.row_medians(grid[:, :: max(1, size // PER_BLOCK)])
     return medians
 
 
@@ -123,8 +123,8 @@ def _changes(blocks: FloatArray) -> FloatArray:
     if len(blocks) < BEFORE + AFTER:
         return out
     windows = np.lib.stride_tricks.sliding_window_view
-    behind = np.median(windows(blocks, BEFORE), axis=1)[: len(blocks) - BEFORE - AFTER + 1]
-    ahead = np.median(windows(blocks, AFTER), axis=1)[BEFORE:]
+    behind = stats.row_medians(windows(blocks, BEFORE))[: len(blocks) - BEFORE - AFTER + 1]
+    ahead = stats.row_medians(windows(blocks, AFTER))[BEFORE:]
     out[BEFORE : len(blocks) - AFTER + 1] = ahead - behind
     return out
 
@@ -144,7 +144,7 @@ def _largest_before(change: FloatArray, blocks: FloatArray) -> FloatArray:
 
 def _coarseness(blocks: FloatArray) -> float:
     """The smallest difference of a metric that takes few values; 0 of one that takes many."""
-    different = np.unique(blocks)
+    different = stats.distinct(blocks)
     if not 1 < len(different) <= len(blocks) / 4:
         return 0.0
     return float(np.diff(different).min())
@@ -171,7 +171,7 @@ def _refined(values: FloatArray, row: int, size: int, *, log: bool) -> int:
     start = max(0, (row - AFTER) * size)
     near = _scaled(values[start : (row + AFTER) * size], log=log)
     quarter = len(near) // 4
-    before, after = np.median(near[:quarter]), np.median(near[-quarter:])
+    before, after = stats.median(near[:quarter]), stats.median(near[-quarter:])
     if size == 1:
         return start + 1 + int(np.argmax(np.diff(near) * math.copysign(1.0, after - before)))
     off = np.abs(near - before) - np.abs(near - after)

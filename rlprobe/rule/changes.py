@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlprobe import stats
 from rlprobe.rule.episodes import Stretch, stretch_from
 from rlprobe.rule.signals import Signal
 from rlprobe.stats import logs
@@ -121,7 +122,7 @@ def _blocks(scaled: FloatArray, size: int) -> FloatArray:
     if size == 1:
         return scaled
     full = len(scaled) // size * size
-    medians: FloatArray = np.median(scaled[:full].reshape(-1, size), axis=1)
+    medians: FloatArray = stats.row_medians(scaled[:full].reshape(-1, size))
     return medians
 
 
@@ -131,8 +132,8 @@ def _changes(blocks: FloatArray, after: int = HORIZON) -> FloatArray:
     if len(blocks) < HORIZON + after:
         return out
     windows = np.lib.stride_tricks.sliding_window_view
-    behind = np.median(windows(blocks, HORIZON), axis=1)[: len(blocks) - HORIZON - after + 1]
-    ahead = np.median(windows(blocks, after), axis=1)[HORIZON:]
+    behind = stats.row_medians(windows(blocks, HORIZON))[: len(blocks) - HORIZON - after + 1]
+    ahead = stats.row_medians(windows(blocks, after))[HORIZON:]
     out[HORIZON : len(blocks) - after + 1] = ahead - behind
     return out
 
@@ -160,7 +161,7 @@ def _exact(blocks: FloatArray, row: int) -> int:
     """The row near one at which two levels part the rows around it best."""
     start, end = max(0, row - HORIZON), min(len(blocks), row + HORIZON)
     around = blocks[start:end]
-    before, after = np.median(blocks[start:row]), np.median(blocks[row:end])
+    before, after = stats.median(blocks[start:row]), stats.median(blocks[row:end])
     off = np.abs(around - before) - np.abs(around - after)
     best = start + int(np.argmin(np.cumsum(off))) + 1
     return min(max(best, 1), len(blocks) - 1)
@@ -169,8 +170,8 @@ def _exact(blocks: FloatArray, row: int) -> int:
 def _place_in_rows(scaled: FloatArray, row: int, size: int) -> int:
     """The row of a long signal at which a shift that was seen in blocks took place."""
     reach = HORIZON * size
-    before = np.median(scaled[max(0, row - reach) : max(row - size, 1)])
-    after = np.median(scaled[row + size : row + reach])
+    before = stats.median(scaled[max(0, row - reach) : max(row - size, 1)])
+    after = stats.median(scaled[row + size : row + reach])
     start = max(0, row - 2 * size)
     around = scaled[start : row + 2 * size]
     off = np.abs(around - before) - np.abs(around - after)
@@ -180,17 +181,17 @@ def _place_in_rows(scaled: FloatArray, row: int, size: int) -> int:
 def _times(blocks: FloatArray, row: int) -> float:
     """A change in times the usual earlier change over the same horizon."""
     before, after = blocks[max(0, row - HORIZON) : row], blocks[row : row + HORIZON]
-    change = abs(float(np.median(after) - np.median(before)))
+    change = abs(float(stats.median(after) - stats.median(before)))
     earlier = np.abs(_changes(blocks[:row], min(len(after), HORIZON)))
     earlier = earlier[np.isfinite(earlier)]
-    usual = float(np.quantile(earlier, USUAL)) if len(earlier) else 0.0
+    usual = stats.quantile(earlier, USUAL) if len(earlier) else 0.0
     return change / usual if usual > 0 else math.inf
 
 
 def _stands_out(blocks: FloatArray, row: int, least: float) -> bool:
     """Whether a change is no noise, no coarseness of the values, and took place at one row."""
     before, after = blocks[max(0, row - HORIZON) : row], blocks[row : row + HORIZON]
-    low, high = float(np.median(before)), float(np.median(after))
+    low, high = stats.median(before), stats.median(after)
     change = abs(high - low)
     steps = np.abs(np.diff(blocks[:row]))
     if change <= max(least, SIGMAS * float(steps.mean()) / _GAUSSIAN, STEPS * _grain(blocks[:row])):
@@ -208,19 +209,19 @@ def _stands_out(blocks: FloatArray, row: int, least: float) -> bool:
 def _trend(values: FloatArray) -> float:
     """By how much the second half of some rows lies above the first."""
     half = len(values) // 2
-    return float(np.median(values[-half:]) - np.median(values[:half]))
+    return float(stats.median(values[-half:]) - stats.median(values[:half]))
 
 
 def _at_once(blocks: FloatArray, row: int) -> bool:
     """Whether the two rows from a change on differ from the two before it as hardly any did."""
     pairs = (blocks[1 : row + 2] + blocks[: row + 1]) / 2
     steps = np.abs(pairs[2:] - pairs[:-2])
-    return bool(steps[-1] > TIMES_RARE * np.quantile(steps[:-3], RARE))
+    return bool(steps[-1] > TIMES_RARE * stats.quantile(steps[:-3], RARE))
 
 
 def _grain(values: FloatArray) -> float:
     """The smallest difference of a signal that takes few values; 0 of one that takes many."""
-    different = np.unique(values)
+    different = stats.distinct(values)
     if not 1 < len(different) <= FEW_VALUES:
         return 0.0
     return float(np.diff(different).min())
@@ -229,14 +230,14 @@ def _grain(values: FloatArray) -> float:
 def _shift(signal: Signal, scaled: FloatArray, row: int, times: float) -> Shift:
     reach = HORIZON * max(1, math.ceil(len(scaled) / MOST_BLOCKS))
     near, far = slice(max(0, row - reach), row), slice(row, row + reach)
-    low, high = float(np.median(scaled[near])), float(np.median(scaled[far]))
+    low, high = stats.median(scaled[near]), stats.median(scaled[far])
     new_side = (scaled[row:] - (low + high) / 2) * math.copysign(1.0, high - low) > 0
     until = _until(new_side, reach)
     return Shift(
         signal,
         row,
-        float(np.median(signal.values[near])),
-        float(np.median(signal.values[far])),
+        stats.median(signal.values[near]),
+        stats.median(signal.values[far]),
         times,
         lasts=until == len(new_side) - 1,
         until=row + until,

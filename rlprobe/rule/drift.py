@@ -64,7 +64,7 @@ def drift_onset(values: FloatArray, end: int) -> int:
     count = rows // size
     if count < MINIMUM:
         return end
-    blocks = np.median(values[rows - count * size : rows].reshape(count, size), axis=1)
+    blocks = stats.row_medians(values[rows - count * size : rows].reshape(count, size))
     bend = _first_bend(blocks)
     level, slope, scatter = _line(blocks, bend)
     line = level + slope * np.arange(count)

@@ -55,7 +55,7 @@ class BadGradients:
         steps = steps[~_scaler_backed_off(run, steps)]
         events = tuple(told)
         at = np.array([step_of(run, event) for event in events], dtype=np.int64)
-        steps = np.union1d(steps, at)
+        steps = stats.distinct(np.concatenate([steps, at]))
         return cls(run, watched, events, steps, skipped_updates(run, steps))
 
     def skipped(self, first: int, last: int) -> bool:

@@ -122,15 +122,15 @@ def after_plateau(scaled: FloatArray, first: int, sure: int, sigma: float) -> in
     """
     while sure - first >= PLATEAU:
         head = scaled[first : first + PLATEAU]
-        level, half = float(np.median(head)), PLATEAU // 2
+        level, half = stats.median(head), PLATEAU // 2
         slope = (scaled[sure] - level) / (sure - first) * half
-        if np.median(head[half:]) - np.median(head[:half]) > FLAT * slope:
+        if stats.median(head[half:]) - stats.median(head[:half]) > FLAT * slope:
             break
         z = (scaled - level) / sigma
         later = stats.drift_onset(z, sure, reach=sure - first - 1)
         if later <= first + half:
             break
         first = later
-    level = float(np.median(scaled[max(0, first - PLATEAU) : first])) if first else scaled[0]
+    level = stats.median(scaled[max(0, first - PLATEAU) : first]) if first else scaled[0]
     usual = np.flatnonzero(scaled[first:sure] <= level + SLIGHT * (scaled[sure] - level))
     return first + int(usual[-1]) + 1 if len(usual) else first

@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from rlprobe import stats
 from rlprobe.detector import RunContext
 from rlprobe.findings import Evidence
 from rlprobe.rule.signals import Signal
@@ -75,7 +76,7 @@ class LossKind:
             return cls(name, why, signed=below or name == "policy gradient")
         if below:
             return cls("policy gradient", "it goes below 0", signed=True)
-        size = float(np.median(loss.values[:EARLY_ROWS])) if len(loss) else 0.0
+        size = stats.median(loss.values[:EARLY_ROWS]) if len(loss) else 0.0
         if size >= CROSS_ENTROPY:
             return cls("likelihood", "it has the size of a cross entropy", signed=False)
         return cls("unknown", "it begins near 0, and nothing else tells", signed=False)
@@ -92,7 +93,7 @@ class LossKind:
         kind may hold terms that grow in any run, and must rise by a nat.
         """
         if self.name == "preference":
-            return np.full(len(loss), np.median(loss.values[:UNTRAINED_ROWS]))
+            return np.full(len(loss), stats.median(loss.values[:UNTRAINED_ROWS]))
         return level + SURE_NATS if self.name == "unknown" else np.full(len(loss), -np.inf)
 
     @property

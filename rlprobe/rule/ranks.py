@@ -115,4 +115,4 @@ def all_steps(parts: Sequence[IntArray]) -> IntArray:
     first = parts[0]
     if all(part is first or np.array_equal(part, first) for part in parts):
         return first
-    return np.unique(np.concatenate(parts))
+    return stats.distinct(np.concatenate(parts))

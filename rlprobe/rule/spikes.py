@@ -114,7 +114,7 @@ def period(steps: IntArray, slack: float) -> int:
         slack: by how much a distance may miss it.
     """
     apart = np.diff(steps)
-    usual = int(np.median(apart)) if len(apart) > 1 else 0
+    usual = int(stats.median(apart)) if len(apart) > 1 else 0
     return usual if usual and (np.abs(apart - usual) <= slack).mean() >= 0.8 else 0
 
 

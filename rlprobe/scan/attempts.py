@@ -11,8 +11,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
+from rlprobe import order_statistics
 from rlprobe.findings import Finding, Severity
 from rlprobe.scan.context import Context
 from rlprobe.store.run import Run
@@ -79,7 +78,7 @@ def branches(run: Run) -> list[Branch]:
     if not len(frame) or bool((frame.attempt == frame.attempt[0]).all()):
         return [Branch(Context(run))]
     begins, ends = {}, {}
-    for number in np.unique(frame.attempt).tolist():
+    for number in order_statistics.distinct(frame.attempt).tolist():
         steps = frame.step[frame.attempt == number]
         begins[number], ends[number] = int(steps.min()), int(steps.max())
     chosen = [Branch(Context(run), max(begins), begins)]
