@@ -127,13 +127,6 @@ class Breaks:
         fault.trainer.args.max_grad_norm = 1e9
 
     @staticmethod
-    def dropped_layer(fault: Fault, **_: Any) -> None:
-        """The first layer adds nothing any more."""
-        layer = fault.model.model.layers[0]
-        layer.self_attn.o_proj.weight.zero_()
-        layer.mlp.down_proj.weight.zero_()
-
-    @staticmethod
     def norm_scaled(fault: Fault, **_: Any) -> None:
         """The last norm is four times as large, and so are the logits."""
         fault.model.model.norm.weight.mul_(4)
@@ -142,6 +135,12 @@ class Breaks:
     def embedding_row(fault: Fault, **_: Any) -> None:
         """Rows of the embedding are overwritten: those of three digits."""
         rows = fault.model.model.embed_tokens.weight[FIRST_DIGIT : FIRST_DIGIT + 3]
+        rows.copy_(torch.randn_like(rows))
+
+    @staticmethod
+    def head_rows(fault: Fault, **_: Any) -> None:
+        """Rows of the output embedding are overwritten."""
+        rows = fault.model.lm_head.weight[FIRST_DIGIT : FIRST_DIGIT + 3]
         rows.copy_(torch.randn_like(rows))
 
     @staticmethod

@@ -106,8 +106,8 @@ GRPO = (
     Fault("advantage_sign", _BROKEN, slow=True, why="advantages are negated"),
     Fault("stale_weights", _BROKEN, why="generates with the weights of the first step"),
     Fault("same_rollouts", ("ZERO_VARIANCE", "ROLLOUT_DEGENERATE"), why="one seed for a group"),
-    Fault("dropped_layer", _BROKEN, _STEADY, why="a layer adds nothing any more"),
-    Fault("embedding_row", _BROKEN, _STEADY, why="embeddings of three digits are overwritten"),
+    Fault("norm_scaled", _BROKEN, _STEADY, why="logits times four"),
+    Fault("head_rows", _BROKEN, _STEADY, why="what three digits are told by is overwritten"),
     Fault("beta_x100", _BROKEN, _STEADY, why="KL coefficient 0.04 -> 4"),
     Fault("kl_sign", _BROKEN, _STEADY, why="distance to the reference is paid"),
     Fault("cap_lowered", (*_BROKEN, "LENGTH_COLLAPSE"), why="at most 4 tokens instead of 24"),
@@ -176,7 +176,10 @@ OTHERS = (
     ),
     Fault("sft_no_labels", (*_DEAD, *_LOSS), trainer="sft", kind="no_labels"),
     Fault("sft_label_shift", _LOSS, trainer="sft", kind="label_shift"),
-    Fault("sft_one_sample", _SEEN, trainer="sft", kind="one_sample"),
+    Fault(
+        "sft_one_sample", _SEEN, _EVALUATED, trainer="sft", kind="one_sample", slow=True,
+        why="one sample in every row of every batch; an evaluation shows it",
+    ),
     Fault(
         "sft_data_repeated", _SEEN, (*_STEADY, *_EVALUATED), trainer="sft", kind="data_repeated",
         slow=True, why="the same batch again and again; an evaluation shows it",
