@@ -131,13 +131,7 @@ OTHERS = (
     Fault(
         "rloo_advantage_sign", _BROKEN, trainer="rloo", kind="advantage_sign", slow=True
     ),
-    Fault(
-        "rloo_reward_scale",
-        (*_BROKEN, "REWARD_HACKING"),
-        trainer="rloo",
-        kind="reward_scale",
-        why="rewards times 100, which RLOO does not normalise",
-    ),
+    Fault("rloo_kl_sign", _BROKEN, _STEADY, trainer="rloo", kind="kl_sign"),
     Fault("rloo_stale_weights", _BROKEN, trainer="rloo", kind="stale_weights"),
     Fault(
         "ppo_value_reset",
