@@ -134,20 +134,20 @@ def report(paths: Sequence[Path], prefixes: int, seed: int) -> str:
     """What is said of each log and of its beginnings, then how often."""
     chance = np.random.default_rng(seed)
     runs = [(path, run) for path in paths for run in _runs(path)]
-    each = -(-prefixes // max(1, len(runs)))
+    lengths = _lengths([len(run.steps) for _, run in runs], prefixes, chance)
     alarmed, cut, cut_alarmed = 0, 0, 0
     lines = []
-    for path, run in runs:
+    for (path, run), rows_of in zip(runs, lengths, strict=True):
         said = _said(run)
         alarmed += bool(said)
         lines += [f"- {_named(path)}: {_listed(said)}"] if said else []
         seen: Counter[str] = Counter()
-        for rows in _lengths(len(run.steps), each, chance):
+        for rows in rows_of:
             findings = _said(Beginning(run, rows))
             cut, cut_alarmed = cut + 1, cut_alarmed + bool(findings)
             seen.update({f"{item.detector}:{item.variant}" for item in findings})
         lines += [
-            f"- {times} of {each} beginnings of {_named(path)}: {name}"
+            f"- {times} of {len(rows_of)} beginnings of {_named(path)}: {name}"
             for name, times in seen.items()
         ]
     share = cut_alarmed / cut if cut else 0.0
@@ -166,10 +166,16 @@ def _runs(path: Path) -> list[Run]:
         return []
 
 
-def _lengths(rows: int, each: int, chance: np.random.Generator) -> list[int]:
-    if rows <= SHORTEST:
-        return []
-    return [int(length) for length in np.unique(chance.integers(SHORTEST, rows, each))]
+def _lengths(rows: Sequence[int], prefixes: int, chance: np.random.Generator) -> list[list[int]]:
+    """How many rows the beginnings of each run have: so many in all, as evenly as they allow."""
+    chosen: list[list[int]] = [[] for _ in rows]
+    for done, index in enumerate(sorted(range(len(rows)), key=rows.__getitem__)):
+        possible = np.arange(SHORTEST, rows[index])
+        share = -(-prefixes // (len(rows) - done))
+        size = min(len(possible), share)
+        chosen[index] = sorted(chance.choice(possible, size, replace=False).tolist())
+        prefixes -= size
+    return chosen
 
 
 def _said(run: Run) -> list[Finding]:
