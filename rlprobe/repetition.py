@@ -127,7 +127,8 @@ def block_of(text: str, tag: str = "think") -> str:
 def parts_of(text: str, tag: str = "think") -> tuple[list[str], str]:
     """What stands in each block of a tag, and what stands outside of them, together.
 
-    As `block_of`; the whole text is the one block where the tag is nowhere.
+    As `block_of`; the whole text is the one block where the tag is nowhere. A tag that is opened
+    again and again begins no new block: that is how a loop of tags looks.
     """
     pieces = re.split(f"(</?{tag}>)", text)
     if len(pieces) == 1:
@@ -135,7 +136,11 @@ def parts_of(text: str, tag: str = "think") -> tuple[list[str], str]:
     inside = pieces[1].startswith("</")
     blocks, outside = list[str](), list[str]()
     for piece, mark in zip(pieces[::2], ["", *pieces[1::2]], strict=True):
-        inside = not mark.startswith("</") if mark else inside
+        closes = mark.startswith("</")
+        if mark and inside and not closes and blocks:  # opened once more within itself
+            blocks[-1] += mark + piece
+            continue
+        inside = not closes if mark else inside
         (blocks if inside else outside).append(piece)
     return [block for block in blocks if block.strip()][-_MOST_BLOCKS:], "\n".join(outside)
 

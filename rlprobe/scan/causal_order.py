@@ -25,6 +25,7 @@ _PAST_ROWS = 64  # logged rows before an onset that its first value is compared 
 _BROKEN = 1.25  # times or part of its past, at which a metric broke at once
 _SIGMAS = 5  # robust standard deviations by which it did so at least
 _CUT = 0.1  # share of the completions by which more are cut, likewise
+_GRADIENT = STAGES.index("gradient")
 _OF_POLICY = frozenset({"kl_mean", "approx_kl", "entropy"})  # known before the rewards are
 
 
@@ -118,12 +119,22 @@ class CausalOrder:
         """Stage by stage; a policy or rollouts that broke at once did so before the rewards.
 
         A completion is written before it is paid. What only begins to drift on the row on which
-        rewards break comes after them.
+        rewards break comes after them. What is not finite in the forward pass was so before any
+        gradient.
         """
         stage = self.causes.stage(finding)
+        if stage == "outcome" and self._not_finite(finding):
+            return 2, _GRADIENT - 1
         before = stage in ("policy", "rollout") or not _OF_POLICY.isdisjoint(finding.metrics)
         early = before and self._broken(finding, finding.first_bad_step)
         return 0 if stage == "machine" else 1 if early else 2, self._stage(finding)
+
+    def _not_finite(self, finding: Finding) -> bool:
+        """Whether its metric is NaN or Inf where it begins."""
+        series = self.context.series(finding.metrics[0]) if finding.metrics else None
+        at = np.array([finding.first_bad_step])
+        there = series is not None and bool((series.steps == at).any())
+        return there and not np.isfinite(stats.at_steps(series, at)).all()
 
     @functools.cache  # noqa: B019 - lives as long as one scan
     def _broken(self, finding: Finding, step: int) -> bool:
