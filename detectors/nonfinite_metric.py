@@ -139,10 +139,11 @@ class NonfiniteMetric(Detector):
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Metrics that are not finite, events about them, and hidden NaN."""
-        onsets = (*self._in_metrics(run), *_in_events(run))
+        bad = tuple(_not_finite(run))  # reads every metric: once
+        onsets = (*self._in_metrics(run, bad), *_in_events(run))
         yield from self._not_finite(run, onsets)
         if not any(onset.first == run.first_step for onset in onsets):
-            yield from self._never_finite(run)
+            yield from self._never_finite(run, bad)
         if all(onset.metric != "loss" for onset in onsets):
             yield from self._masked(run)
 
@@ -154,11 +155,11 @@ class NonfiniteMetric(Detector):
             yield self._finding(run, group)
 
     @rule("never")
-    def _never_finite(self, run: RunContext) -> Iterator[Finding]:
+    def _never_finite(self, run: RunContext, bad: Sequence[Signal]) -> Iterator[Finding]:
         """A state: a metric is NaN on each row on which it was logged, while others are measured; a
         KL without a coefficient is not asked. Info.
         """
-        never = [signal for signal in _not_finite(run) if np.isnan(signal.values).all()]
+        never = [signal for signal in bad if np.isnan(signal.values).all()]
         named = [signal for signal in never if signal.metric not in MEASURED_FROM_THE_START]
         measured = {name for name in run.names() if name not in AXES}
         if not named or len(measured) <= len(never):
@@ -201,12 +202,12 @@ class NonfiniteMetric(Detector):
             return
         yield self._hidden(stretch, before)
 
-    def _in_metrics(self, run: RunContext) -> Iterator[_Onset]:
-        broken = list(_broken(run))
+    def _in_metrics(self, run: RunContext, bad: Sequence[Signal]) -> Iterator[_Onset]:
+        broken = [signal for signal in bad if _broke(signal)]
         filled_up = self._filled_up(run, broken)
         for signal in broken:
-            bad = ~np.isfinite(signal.values) & ~np.isin(signal.steps, filled_up)
-            judged = Judged(signal, bad)
+            off = ~np.isfinite(signal.values) & ~np.isin(signal.steps, filled_up)
+            judged = Judged(signal, off)
             for stretch in judged.runs(gap=self.merge_rows):
                 if stretch.start > 0 or _expected(signal):
                     when = stretch.first, stretch.seen, stretch.recovered
@@ -282,11 +283,9 @@ def _every(signal: Signal) -> str:
     return f"first of {len(signal):,} values, none finite"
 
 
-def _broken(run: RunContext) -> Iterator[Signal]:
-    """Metrics with a value that is not finite, where that says that something broke."""
-    for signal in _not_finite(run):
-        if signal.metric in MEASURED_FROM_THE_START or not np.isnan(signal.values).all():
-            yield signal
+def _broke(signal: Signal) -> bool:
+    """Whether values that are not finite say that something broke."""
+    return signal.metric in MEASURED_FROM_THE_START or not np.isnan(signal.values).all()
 
 
 def _not_finite(run: RunContext) -> Iterator[Signal]:

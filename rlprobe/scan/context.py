@@ -32,7 +32,7 @@ class Context:
             it is now.
     """
 
-    _KEPT_VALUES = 24_000_000  # about 400 MB of steps and values
+    _KEPT_VALUES = 30_000_000  # about 240 MB of values
 
     def __init__(self, run: Run, upto: int | None = None) -> None:
         self.run = run
@@ -150,14 +150,14 @@ class Context:
     def series(self, metric: str) -> Series | None:
         """One metric of the run's lineage, or None if it was never logged."""
         if metric in self._kept:
+            self._kept[metric] = self._kept.pop(metric)  # the last to go
             return self._kept[metric]
         series = self.run.steps.series(metric, self._rows)
-        size = 0 if series is None else len(series)
-        if self._kept_values + size > self._KEPT_VALUES:
-            self._kept.clear()
-            self._kept_values = 0
         self._kept[metric] = series
-        self._kept_values += size
+        self._kept_values += 0 if series is None else len(series)
+        while self._kept_values > self._KEPT_VALUES and len(self._kept) > 1:
+            longest_unused = self._kept.pop(next(iter(self._kept)))
+            self._kept_values -= 0 if longest_unused is None else len(longest_unused)
         return series
 
     def rank_series(self, metric: str) -> Mapping[int, Series]:
