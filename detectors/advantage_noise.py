@@ -274,6 +274,7 @@ class AdvantageNoise(Detector):
         count = len(stats.distinct(steps[rows]))
         what = "gradient norm" if variant == "gradient" else "advantage"
         metrics = (noise.size.metric, noise.spread.metric)
+        source = "samples" if noise.samples else noise.spread.metric  # of one group, or logged
         return finding(
             self,
             Period(run, int(steps[rows][0]), last, last < run.last_step),
@@ -283,9 +284,9 @@ class AdvantageNoise(Detector):
             severity=Severity.CRITICAL if count >= self.many else Severity.WARNING,
             confidence=0.6 if variant == "gradient" else 0.9,
             evidence=(
-                Evidence(noise.spread.metric, step, spread, note="spread of the rewards"),
+                Evidence(source, step, spread, note="spread of the rewards"),
                 Evidence(noise.size.metric, step, size, note=f"largest {what}"),
-                Evidence(noise.spread.metric, None, float(count), note="steps"),
+                Evidence(source, None, float(count), note="steps"),
             ),
             remedies=_REMEDIES,
             metrics=[metric for metric in metrics if metric != "samples"],

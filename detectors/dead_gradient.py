@@ -242,7 +242,9 @@ class DeadGradient(Detector):
                     float(source.at(stretch.signal.steps[[stretch.start]])[0]),
                     note="rewards differ at the same step",
                 ),
-                Evidence(source.metric, None, share, note="mean share of flat groups"),
+                Evidence(
+                    source.metric, None, 1 - share, note="mean share of groups whose rewards differ"
+                ),
             ),
             remedies=(
                 "compare the weights of two checkpoints: are they the same?",

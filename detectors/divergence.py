@@ -321,15 +321,19 @@ class Divergence(Detector):
     def _evaluated(self, stretch: Stretch) -> Finding:
         loss = stretch.signal
         best, now, last = min(loss.values[: stretch.start]), loss.values[-1], int(loss.steps[-1])
+        what, unit = "loss", " nats"
+        if loss.metric == "eval/ppl":  # said as it was logged
+            what, unit, best, now = "perplexity", "", math.exp(best), math.exp(now)
         return finding(
             self,
             stretch,
-            f"The held-out loss rose from {number(best)} to {number(now)} nats by step {last:,}.",
+            f"The held-out {what} rose from {number(best)} to {number(now)}{unit} by step "
+            f"{last:,}.",
             variant="evaluation",
             severity=Severity.WARNING,
             confidence=0.7,
             evidence=(
-                Evidence(loss.metric, last, float(now), float(best), note="nats, against its best"),
+                Evidence(loss.metric, last, float(now), float(best), note="last, against its best"),
             ),
             remedies=(
                 f"restore the checkpoint of the best evaluation, before step {stretch.first:,}",

@@ -134,8 +134,8 @@ class LostSignal(Detector):
 
 
 def _evidence(name: str, stretch: Stretch) -> Evidence:
-    rows, note = float(len(stretch)), "rows without it after this one"
-    return Evidence(name, _step_before(stretch), rows, note=note)
+    note = f"rows without it after step {_step_before(stretch)}"
+    return Evidence(name, None, float(len(stretch)), note=note)
 
 
 def _step_before(stretch: Stretch) -> int:

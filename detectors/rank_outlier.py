@@ -380,11 +380,10 @@ def _mean(values: stats.FloatArray) -> float:
 
 def _evidence(spell: _Spell) -> Iterator[Evidence]:
     stretch, metric = spell.stretch, spell.grid.metric
-    step = stretch.first
     before, now = spell.means
     yield stretch.at_onset(spell.usual, "onset, against the others")
-    by = "as a part of it" if spell.variant == "replica" else "robust standard deviations off"
-    yield Evidence(metric, step, spell.far, rank=spell.rank, note=by)
+    by = "as a part of it" if spell.variant == "replica" else "in robust standard deviations"
+    yield Evidence(metric, None, spell.far, rank=spell.rank, note=f"distance at the onset, {by}")
     if np.isfinite(now):
         note = "mean over ranks, against the rows before"
-        yield Evidence(metric, step, now, known(before), note=note)
+        yield Evidence(metric, stretch.first, now, known(before), note=note)

@@ -132,7 +132,7 @@ def _rank(stretch: Stretch) -> int:
 
 
 def _evidence(stretch: Stretch) -> Evidence:
-    note = "median of the stretch, in seconds"
+    note = "median while it was slow, in seconds"
     return Evidence(
-        stretch.signal.metric, stretch.first, stretch.usual, stretch.expected, _rank(stretch), note
+        stretch.signal.metric, None, stretch.usual, stretch.expected, _rank(stretch), note
     )
