@@ -106,6 +106,7 @@ class RewardCollapse(Detector):
     least_std = fixed(0.05, "of the best level: no scatter is smaller where a fall began")
     passing = fixed(10, "rows below which an episode that passes is worth knowing, no more")
     nothing_left = fixed(0.1, "of the range: nothing worth the name is left")
+    stays = fixed(0.8, "of the rows of an episode, that are near its level where it stays there")
     low_during = fixed(0.7, "of the rows of an episode that are nearer to its level than the best")
     low_before = fixed(0.5, "of the rows before it that are not; with few rows before it, all")
     chance = fixed(0.05, "times that so many low rows in a row would come in the run by chance")
@@ -210,18 +211,22 @@ class RewardCollapse(Detector):
             yield self._dead(stretch, stats.median(before))
 
     def _low(self, stretch: Stretch, best: float, lowest: float) -> Finding:
-        now = stretch.usual
+        now, rows = stretch.usual, len(stretch)
+        low = int(np.sum(stretch.values < (best + now) / 2))
+        stayed = f"stayed there for {rows:,} rows"
+        if low < self.stays * rows:
+            stayed = f"was nearer to that on {low:,} of {rows:,} rows"
         return finding(
             self,
             stretch,
-            f"The mean reward fell from {number(best)} to {number(now)}{SINCE} and stayed there "
-            f"for {len(stretch):,} rows.",
+            f"The mean reward fell from {number(best)} to {number(now)}{SINCE} and {stayed}.",
             severity=self._severity(stretch, remaining=(now - lowest) / (best - lowest)),
             confidence=0.9 if len(stretch) >= 10 else 0.75,
             evidence=(
                 stretch.at_onset(best),
                 stretch.in_all(now, best, "median since, against the best"),
-                stretch.in_all(len(stretch), None, "rows"),
+                stretch.in_all(rows, None, "rows"),
+                stretch.in_all(low, None, "rows nearer to that level than to the best"),
             ),
             remedies=_cures(stretch),
         )
