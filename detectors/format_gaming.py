@@ -41,8 +41,8 @@ from rlprobe.rule import (
 )
 
 FAMILY = "reward_component/"
-TASK_NOTE = "task reward: median of the episode against the median before"
-AUXILIARY_NOTE = "auxiliary reward: median of it"
+TASK_NOTE = "task reward{}: median of the episode against the median before"
+AUXILIARY_NOTE = "auxiliary reward{}: median of it"
 CHANGED = ", since the curriculum changed"
 PAID_EMPTY = "share paid for an empty answer"
 EMPTY_ANSWER = re.compile(r"<answer>\s*</answer>|\\boxed\{\s*\}|<solution>\s*</solution>")
@@ -366,8 +366,8 @@ class FormatGaming(Detector):
             severity=severity,
             confidence=0.8 if variant == "task_dead" else 0.6,
             evidence=(
-                Evidence(task[0], None, usual, known(before), note=TASK_NOTE),
-                Evidence(auxiliary[0], None, paid, note=AUXILIARY_NOTE),
+                Evidence(task[0], None, usual, known(before), note=TASK_NOTE.format(_summed(task))),
+                Evidence(auxiliary[0], None, paid, note=AUXILIARY_NOTE.format(_summed(auxiliary))),
             ),
             remedies=(
                 "test the verifier by hand on a right answer: does it still pass?",
@@ -386,3 +386,8 @@ def _total(values: Mapping[str, stats.FloatArray], names: Sequence[str]) -> stat
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(name.removeprefix(FAMILY) for name in names[:3])
+
+
+def _summed(names: Sequence[str]) -> str:
+    """Which components a value is the sum of, if of more than the one it is told under."""
+    return f" (sum of {', '.join(names)})" if len(names) > 1 else ""

@@ -320,7 +320,7 @@ class RankOutlier(Detector):
             severity=Severity.WARNING if mild else Severity.CRITICAL,
             confidence=0.7 if mild else 0.95,
             variant=lead.variant,
-            evidence=(item for spell in group[:8] for item in _evidence(spell)),
+            evidence=dict.fromkeys(item for spell in group[:8] for item in _evidence(spell)),
             remedies=(
                 f"look at the batch and the device of rank {listed(ranks)} at step "
                 f"{period.first:,}",

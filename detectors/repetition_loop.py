@@ -185,7 +185,8 @@ class RepetitionLoop(Detector):
         if stretch is not None and now >= max(self.share / 2, self.grown * begun):
             note = "median of the last tenth against the first"
             evidence = [Evidence("repetition_rate", None, now, known(begun), note=note)]
-            yield self._finding("slow", stretch, now, "rollouts repeat themselves", evidence)
+            what = "rollouts repeat themselves in the end, more and more of them"
+            yield self._finding("slow", stretch, now, what, evidence)
 
     def _texts(self, run: RunContext, step: int) -> Texts:
         return [rollout for rollout in run.rollouts(step) if rollout.completion][: self.texts_read]
