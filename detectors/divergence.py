@@ -111,6 +111,7 @@ class Divergence(Detector):
     step_rows = fixed(24, "rows before and after an onset in which a step is looked for")
     step_past = fixed(8, "rows that must lie before a step")
     step_share = fixed(0.75, "part of a rise, in one row and for good, that makes it a step")
+    end_rows = fixed(20, "rows, at most, whose median tells where a loss has got to")
     lost_share = fixed(0.2, "part of its best that a token accuracy has lost")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
@@ -282,18 +283,21 @@ class Divergence(Detector):
     # --- findings ---------------------------------------------------------------------------------
 
     def _finding(self, stretch: Stretch, kind: LossKind, variant: str | None = None) -> Finding:
-        level, now = stretch.onset_level, stats.median(stretch.values[-20:])
+        level, end = stretch.onset_level, stretch.values[-self.end_rows :]
+        now, of_end = stats.median(end), f"median of the last {len(end)} rows"
+        rising = number(now) != number(stretch.usual)
         return finding(
             self,
             stretch,
             f"The {stretch.signal.metric.replace('_', ' ')} rose from {number(level)} to "
-            f"{number(now)}{SINCE} and stays there{_meaning(level, now, kind)}. {kind.told}",
+            f"{number(now)}{f' ({of_end})' if rising else ''}{SINCE} and stays there"
+            f"{_meaning(level, now, kind)}. {kind.told}",
             variant=variant,
             confidence=0.9 if len(stretch) >= 8 else 0.75,
             evidence=(
                 stretch.at_onset(level),
                 stretch.at_top(level),
-                stretch.in_all(now, level, "median of the last rows"),
+                stretch.in_all(now, level, of_end),
                 *(stretch.beside(metric, rows=None, unsigned=True).evidence() for metric in BESIDE),
                 *(stretch.beside(metric).evidence() for metric in ACCURACIES),
                 kind.evidence(stretch.signal),

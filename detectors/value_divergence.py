@@ -159,9 +159,11 @@ class ValueDivergence(Detector):
     def _blind(self, stretch: Stretch, severity: Severity = Severity.WARNING) -> Finding:
         before = stretch.before(self.before_rows)
         usual = stats.median(stretch.signal.values[stretch.core])
+        below = int(stretch.signal.steps[stretch.sure])
+        since = f" at the median since step {below:,}" if below > stretch.first else ""
         fell = (
-            f"The explained variance fell{SINCE}, from {number(before)} to {number(usual)}: the "
-            "critic is worse than a constant."
+            f"The explained variance fell{SINCE}, from {number(before)} to {number(usual)}{since}: "
+            "the critic is worse than a constant."
         )
         never = (
             f"The critic is worse than a constant{SINCE}, from the first row on: explained "
