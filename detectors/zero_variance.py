@@ -331,7 +331,11 @@ class ZeroVariance(Detector):
                 if slow
                 else stretch.in_all(share, None, "mean share of flat groups"),
                 Evidence(
-                    "reward_mean", None, reward, shares.best, note="median against the run's best"
+                    "reward_mean",
+                    None,
+                    reward,
+                    shares.best,
+                    note="median against the top of what the run has shown",
                 )
                 if np.isfinite(reward)
                 else None,
