@@ -284,22 +284,24 @@ class Divergence(Detector):
 
     def _finding(self, stretch: Stretch, kind: LossKind, variant: str | None = None) -> Finding:
         level, end = stretch.onset_level, stretch.values[-self.end_rows :]
-        now, of_end = stats.median(end), f"median of the last {len(end)} rows"
-        rising = number(now) != number(stretch.usual)
+        moves = abs(stats.median(end) - stretch.usual) > stats.noise(stretch.values)
+        now = stats.median(end) if moves else stretch.usual
+        of_end = f"median of the last {len(end)} rows"
+        of_all = "median since, against the level it left"
         return finding(
             self,
             stretch,
             f"The {stretch.signal.metric.replace('_', ' ')} rose from {number(level)} to "
-            f"{number(now)}{f' ({of_end})' if rising else ''}{SINCE} and stays there"
+            f"{number(now)}{f' ({of_end})' if moves else ''}{SINCE} and stays there"
             f"{_meaning(level, now, kind)}. {kind.told}",
             variant=variant,
             confidence=0.9 if len(stretch) >= 8 else 0.75,
             evidence=(
                 stretch.at_onset(level),
                 stretch.at_top(level),
-                stretch.in_all(now, level, of_end),
-                *(stretch.beside(metric, rows=None, unsigned=True).evidence() for metric in BESIDE),
-                *(stretch.beside(metric).evidence() for metric in ACCURACIES),
+                stretch.in_all(now, level, of_end if moves else of_all),
+                *(stretch.since(metric, rows=None, unsigned=True).evidence() for metric in BESIDE),
+                *(stretch.since(metric).evidence() for metric in ACCURACIES),
                 kind.evidence(stretch.signal),
             ),
             remedies=_cures(stretch),

@@ -201,6 +201,15 @@ class Stretch:
             metric, stats.median(before), stats.median(values[self.rows]), stats.robust_std(before)
         )
 
+    def since(self, metric: str, rows: int | None = LOOK_BACK, *, unsigned: bool = False) -> Change:
+        """The same, where the other metric may go on after the signal's last value: to the end."""
+        change, own = self.beside(metric, rows, unsigned=unsigned), self.signal.run.series(metric)
+        if own is None:
+            return change
+        within = own.values[(own.steps >= self.first) & (own.steps <= self.last)]
+        during = stats.median(np.abs(within) if unsigned else within)
+        return dataclasses.replace(change, during=during)
+
     def extend_to_drift(self, past: Past, *, floor: float, down: bool = False) -> Stretch:
         """From where the drift that leads to it began (a one-sided cumulative sum).
 

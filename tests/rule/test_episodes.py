@@ -211,3 +211,13 @@ def test_a_change_is_known_where_both_sides_are() -> None:
 @pytest.mark.parametrize(("value", "baseline"), [(None, None), (math.nan, None), (2, 2.0)])
 def test_an_unknown_baseline_is_none(value: float | None, baseline: float | None) -> None:
     assert known(value) == baseline
+
+
+def test_what_goes_on_after_the_last_value_is_told_to_the_end() -> None:
+    columns = {"loss": [1.0, 1.0, 5.0, 6.0, math.nan, math.nan], "kl_mean": [1, 1, 2, -3, 4, -9]}
+    loss = Signal.of(Context(run_of({"name": "run", "columns": columns})), "loss")
+    finite = loss.where(np.isfinite(loss.values))
+    stretch = stretch_from(finite, 2)
+    assert stretch.beside("kl_mean", unsigned=True).during == 2.5
+    assert stretch.since("kl_mean", unsigned=True).during == 3.5
+    assert stretch.since("entropy").evidence() is None
