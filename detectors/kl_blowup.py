@@ -20,6 +20,7 @@ from rlprobe.rule import (
     Stretch,
     beginning,
     breaks_in,
+    drift_onset,
     early,
     finding,
     from_drift,
@@ -231,14 +232,18 @@ class KLBlowup(Detector):
             if shift.up and shift.lasts and shift.after > self.shifted * shift.before
             if shift.before > self.nothing
         ]
-        if jumps:
-            return jumps
-        return [
+        jumps = jumps or [
             stretch_from(kl, item.row)
             for item in breaks_in(kl, times=self.broken)
             if item.ratio > self.doubled and item.before > self.nothing
             if len(kl) - item.row > self.span and held_until(item) == len(kl) - 1
         ]
+        return [jump.starting(self._left(jump)) for jump in jumps]
+
+    def _left(self, jump: Stretch) -> int:
+        """The row at which the KL left its line, of the few rows that lead to the largest step."""
+        onset = drift_onset(self._logs(jump.signal), jump.sure)
+        return onset if jump.sure - onset <= self.beside else jump.sure
 
     def _logs(self, kl: Signal) -> stats.FloatArray:
         return stats.logs(kl.values, self.nothing)
@@ -334,20 +339,23 @@ class KLBlowup(Detector):
         )
 
     def _shift_finding(self, jump: Stretch) -> Finding:
-        before, after = jump.before(self.beside), stats.median(jump.values[: self.beside])
+        before = jump.before(self.beside)
+        after = stats.median(jump.signal.values[jump.core][: self.beside])
+        rows = jump.sure - jump.start + 1
         cause = told_change(jump.signal.run, jump.first)
         why = f" ({cause})" if cause else ""
         return finding(
             self,
             jump,
-            f"KL to the reference model went from {number(before)} to {number(after)} nats in one "
-            f"row{SINCE}{why}, and does not come back.",
+            f"KL to the reference model went from {number(before)} to {number(after)} nats in "
+            f"{'one row' if rows == 1 else f'{rows} rows'}{SINCE}{why}, and does not come back.",
             variant="shift",
             severity=Severity.INFO if cause else Severity.WARNING,
             confidence=0.8,
             evidence=(
                 jump.at_onset(before),
                 jump.in_all(after, before, "level of the next rows, against those before"),
+                jump.in_all(rows, None, "rows that it took") if rows > 1 else None,
             ),
             remedies=(
                 "check whether the reference model, its adapter or its template was changed there",

@@ -33,7 +33,7 @@ from rlprobe.numbers import factor
 from rlprobe.numbers import short as number
 from rlprobe.rule.breaks import Break, breaks_in, held_until, moments
 from rlprobe.rule.changes import Shift, leaps, shifts
-from rlprobe.rule.drift import beginning, from_drift
+from rlprobe.rule.drift import beginning, drift_onset, from_drift
 from rlprobe.rule.episodes import (
     Change,
     Judged,
@@ -94,6 +94,7 @@ __all__ = [
     "concerns_weights",
     "dead_parts",
     "descent_onset",
+    "drift_onset",
     "early",
     "equal",
     "factor",

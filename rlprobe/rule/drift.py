@@ -74,8 +74,25 @@ def drift_onset(values: FloatArray, end: int) -> int:
 
 
 def _first_bend(y: FloatArray) -> int:
-    """The bend at which a rise sets in, of a series of finite values; 0 where there is none."""
+    """The bend at which a rise sets in, of a series of finite values; 0 where there is none.
+
+    A climb from nothing that slackens, as of what is learnt first, hides what comes after it: where
+    no bend stands out, it is looked for after that.
+    """
     least = (SIGMAS * stats.noise(y)) ** 2
+    start = 0
+    while len(y) - start > MINIMUM:
+        if bend := _bend_since(y[start:], least):
+            return start + bend
+        slackened, gain, spread = _best_bend(-y[start:])
+        if gain <= max(least, SHARE * spread):
+            break
+        start += slackened
+    return 0
+
+
+def _bend_since(y: FloatArray, least: float) -> int:
+    """The first bend of one rise to the end of a series; 0 where no bend stands out."""
     bend, steepest = len(y) - 1, 0.0
     while bend >= MINIMUM:
         place, gain, spread = _best_bend(y[: bend + 1])

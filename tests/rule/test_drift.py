@@ -76,3 +76,11 @@ def test_downwards_is_the_same_upside_down() -> None:
 def test_the_beginning_of_a_long_run_is_a_share_of_it() -> None:
     assert beginning(signal_of(X), 10) == pytest.approx(9.5)
     assert beginning(signal_of(X[:40]), 10) == pytest.approx(4.5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_learnt_first_is_no_part_of_a_later_rise(seed: int) -> None:
+    past = 0.1 + 0.3 * (1 - np.exp(-X / 60))
+    noise = np.random.default_rng(seed).normal(0, 0.12, ROWS)
+    kl = np.where(X < 1, 0.0, (X / 30).clip(max=1) * past) * np.exp(noise) * np.exp(PAST / 50)
+    assert ONSET - 4 <= drift_onset(np.log(np.maximum(kl, 0.01)), 300) <= ONSET + 40
