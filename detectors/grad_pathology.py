@@ -101,6 +101,7 @@ class GradPathology(Detector):
     skipped = fixed(3, "updates that can have been skipped to the end of the log without harm")
     flat_share = fixed(0.5, "share of flat groups that makes them the first suspect of a spike")
     lasts = fixed(32, "high rows that are a level, not spikes")
+    calm = fixed(2, "usual rows that do not end the way back to where a level began")
     harmful = fixed(20, "times the level before that make a lasting one a warning")
     slack = fixed(0.05, "part of a period by which a spike may miss it")
 
@@ -167,7 +168,7 @@ class GradPathology(Detector):
             shifted[stretch.rows] = stretch.usual >= self.spike_ratio * level
         far, departed = far | shifted, departed | shifted
         if len(signal) >= self.lasts + self.opening:
-            for stretch in Judged(signal, far, departed).persistent(self.lasts, slack=self.gap):
+            for stretch in Judged(signal, far, departed).persistent(self.lasts, slack=self.calm):
                 start = stretch.start
                 yield self._moved(stretch, float(past.level[start]) if shifted[start] else begin)
 

@@ -15,6 +15,7 @@ from rlprobe.rule.signals import Past, Signal
 from rlprobe.values import BoolArray, FloatArray, IntArray
 
 _LEAST = 1e-30  # norms below it count as this, on the log scale
+_NEXT = 6  # rows from the first of a level on, half of which are raised
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,10 @@ class Spikes:
         spiking[: _calm_from(raised)] = False
         if not spiking.any():
             return cls(signal, past, spiking, ())
-        levels = Judged(signal, raised).persistent(lasts)
+        levels = (
+            _without_lone_spikes(raised, stretch)
+            for stretch in Judged(signal, raised).persistent(lasts)
+        )
         lasting = tuple(s for s in levels if len(s) >= lasts and spiking[s.rows].any())
         after = _after(past.scaled, spiking, lasting)
         both = spiking & ~(past.scaled - after <= limit)
@@ -97,6 +101,16 @@ class Spikes:
             if len(led) >= count and at - led[-1] <= gap + 1:
                 return led
         return rows[:0]
+
+
+def _without_lone_spikes(raised: BoolArray, level: Stretch) -> Stretch:
+    """The level from the row on from which most rows are raised: a spike before is none of it."""
+    rows = raised[level.rows]
+    total = np.concatenate(([0], np.cumsum(rows)))
+    most = 2 * (total[_NEXT:] - total[:-_NEXT]) >= _NEXT
+    held = np.flatnonzero(most & rows[: len(most)])
+    start = level.start + (int(held[0]) if len(held) else 0)
+    return dataclasses.replace(level, start=start, sure=max(start, level.sure))
 
 
 def _calm_from(raised: BoolArray) -> int:
