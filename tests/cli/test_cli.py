@@ -63,7 +63,8 @@ def log(path: Path, rows: int = 200, nan_from: int | None = None) -> Path:
         kl = f"{0.02 + 0.001 * (step % 5):.4f}"
         reward = f"{0.5 + 0.01 * (step % 6):.3f}"
         lines.append(
-            f'{{"step": {step}, "grad_norm": {grad_norm}, "kl": {kl}, "loss": 0.1, "reward": {reward}}}'
+            f'{{"step": {step}, "grad_norm": {grad_norm}, "kl": {kl}, "loss": 0.1, '
+            f'"reward": {reward}}}'
         )
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
