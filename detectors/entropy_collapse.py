@@ -22,6 +22,7 @@ from rlprobe.rule import (
     near_top,
     number,
     restore,
+    shift_finding,
     shifts,
     still_gains,
     told_change,
@@ -175,24 +176,16 @@ class EntropyCollapse(Detector):
         stretch = shift.stretch
         reward, cause = stretch.beside("reward_mean"), told_change(shift.signal.run, shift.step)
         harmful = shift.after < self.halved * shift.before and not cause and not reward.rose(1)
-        why = f" ({cause})" if cause else ""
-        return finding(
+        return shift_finding(
             self,
             stretch,
-            f"Entropy went from {number(shift.before)} to {number(shift.after)} nats in one "
-            f"row{SINCE}{why}, and stays.",
-            variant="shift",
+            "Entropy went {} nats",
+            (shift.before, shift.after),
             severity=Severity.WARNING if harmful else Severity.INFO,
             confidence=0.75,
-            evidence=(
-                stretch.at_onset(shift.before),
-                stretch.in_all(shift.after, shift.before, "level of the next rows, against before"),
-                reward.evidence(),
-            ),
-            remedies=(
-                "check what changed there: sampling temperature, prompts, weights, learning rate",
-                *_remedies(shift.step),
-            ),
+            beside=reward,
+            why=cause,
+            remedies=_remedies(shift.step),
         )
 
 

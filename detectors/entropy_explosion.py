@@ -23,6 +23,7 @@ from rlprobe.rule import (
     from_drift,
     number,
     restore,
+    shift_finding,
     shifts,
     told_change,
 )
@@ -172,24 +173,16 @@ class EntropyExplosion(Detector):
         stretch = shift.stretch
         reward, cause = stretch.beside("reward_mean"), told_change(shift.signal.run, shift.step)
         harmless = bool(cause) or reward.rose(1)
-        why = f" ({cause})" if cause else ""
-        return finding(
+        return shift_finding(
             self,
             stretch,
-            f"Entropy went from {number(shift.before)} to {number(shift.after)} nats in one "
-            f"row{SINCE}{why}, and stays.",
-            variant="shift",
+            "Entropy went {} nats",
+            (shift.before, shift.after),
             severity=Severity.INFO if harmless else Severity.WARNING,
             confidence=0.75,
-            evidence=(
-                stretch.at_onset(shift.before),
-                stretch.in_all(shift.after, shift.before, "level of the next rows, against before"),
-                reward.evidence(),
-            ),
-            remedies=(
-                "check what changed there: sampling temperature, prompts, weights, learning rate",
-                restore(shift.step),
-            ),
+            beside=reward,
+            why=cause,
+            remedies=(restore(shift.step),),
         )
 
     def _severity(self, stretch: Stretch, reward: Change) -> Severity:

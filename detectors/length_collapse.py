@@ -19,6 +19,7 @@ from rlprobe.rule import (
     learnt_since,
     number,
     restore,
+    shift_finding,
     shifts,
 )
 
@@ -157,23 +158,14 @@ class LengthCollapse(Detector):
     def _shifted(self, stretch: Stretch, before: float, after: float) -> Finding:
         reward = stretch.beside("reward_mean")
         fell = reward.during < reward.before - self.fell_stds * reward.before_std
-        return finding(
+        return shift_finding(
             self,
             stretch,
-            f"Mean completion length went from {number(before)} to {number(after)} tokens in one "
-            f"row and stayed there,{SINCE}.",
-            variant="shift",
+            "Mean completion length went {} tokens",
+            (before, after),
             severity=Severity.WARNING if fell else Severity.INFO,
-            confidence=0.7,
-            evidence=(
-                stretch.at_onset(before),
-                stretch.in_all(after, before, "median since, against the rows before"),
-                reward.evidence(),
-            ),
-            remedies=(
-                "what changed at this step: data, the cap, stop tokens, sampling settings?",
-                *_cures(stretch.first, paid=False),
-            ),
+            beside=reward,
+            remedies=_cures(stretch.first, paid=False),
         )
 
     def _finding(self, stretch: Stretch, level: float) -> Finding:

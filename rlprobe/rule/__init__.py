@@ -58,7 +58,7 @@ from rlprobe.rule.rollouts import groups, sampled_steps, unpicked
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
 from rlprobe.rule.spikes import Spikes, period
-from rlprobe.rule.wording import SINCE, after, finding, listed, restore
+from rlprobe.rule.wording import SINCE, after, finding, listed, restore, shift_finding
 
 __all__ = [
     "SINCE",
@@ -121,6 +121,7 @@ __all__ = [
     "restore",
     "rise_at_end",
     "sampled_steps",
+    "shift_finding",
     "shifts",
     "sides",
     "skipped_updates",

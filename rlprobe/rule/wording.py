@@ -7,6 +7,8 @@ from typing import Protocol
 
 from rlprobe.detector import Detector
 from rlprobe.findings import Evidence, Finding, Severity, State
+from rlprobe.numbers import short
+from rlprobe.rule.episodes import Change, Stretch
 
 SINCE = "\ue000"  # in a sentence: "from step N on"; a story, which gives the step, leaves it out
 _ASIDE = "\ue001"  # on both sides of what a story leaves out
@@ -78,6 +80,48 @@ def finding(  # noqa: PLR0913 - the fields of a finding
         metrics=tuple(episode.metrics if metrics is None else metrics),
         ranks=tuple(ranks),
         samples=tuple(samples),
+    )
+
+
+def shift_finding(  # noqa: PLR0913 - what a shift is told by
+    detector: Detector,
+    stretch: Stretch,
+    what: str,
+    levels: tuple[float, float],
+    *,
+    severity: Severity,
+    beside: Change,
+    remedies: Iterable[str],
+    confidence: float = 0.7,
+    why: str = "",
+) -> Finding:
+    """The finding of a level that went to another one in one row, and stays: variant `shift`.
+
+    Args:
+        what: what has the level, and `{}` where the two numbers stand.
+        levels: before and after.
+        beside: what another metric did meanwhile.
+        why: what the run tells of it.
+    """
+    before, now = levels
+    went = what.format(f"from {short(before)} to {short(now)}")
+    told = f" ({why})" if why else ""
+    return finding(
+        detector,
+        stretch,
+        f"{went} in one row{told} and stayed there,{SINCE}.",
+        variant="shift",
+        severity=severity,
+        confidence=confidence,
+        evidence=(
+            stretch.at_onset(before),
+            stretch.in_all(now, before, "level since, against the rows before"),
+            beside.evidence(),
+        ),
+        remedies=(
+            "what changed at this step: data, sampling settings, weights, stop tokens, the cap?",
+            *remedies,
+        ),
     )
 
 
