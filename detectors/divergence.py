@@ -22,6 +22,7 @@ from rlprobe.rule import (
     descent_onset,
     early,
     finding,
+    halved_since,
     number,
     training_loss,
 )
@@ -95,6 +96,7 @@ class Divergence(Detector):
     rows: int = knob(5, "bad rows up to the end", unit="rows", minimum=2)
     eval_nats: float = knob(1, "rise of a held-out loss", unit="nats", minimum=0.1)
 
+    parted = fixed(1.3, "times its best: a held-out loss where the training loss has halved")
     level_rows = fixed(16, "rows whose median is a level that was reached")
     wider = fixed(5, "times as many rows, where the scatter hides a rise from fewer")
     usual_sigmas = fixed(4, "robust standard deviations: a rise within them is one of the usual")
@@ -132,14 +134,23 @@ class Divergence(Detector):
     @rule("evaluation")
     def _evaluation(self, held_out: list[Signal]) -> Iterator[Finding]:
         """A held-out likelihood loss, or the logarithm of a perplexity, ends `eval_nats` above its
-        own best. Two evaluations are enough for that. A warning.
+        own best, for which two evaluations are enough; or some of them end `parted` times as high
+        while the training loss has halved since: it is learnt by heart. A warning.
         """
         for loss in held_out:
             best = np.minimum.accumulate(loss.values)
             stretch = _at_end(Judged(loss, loss.values - best >= self.eval_nats), rows=1)
+            stretch = stretch or self._learnt_by_heart(loss)
             if stretch is not None:
-                yield self._evaluated(stretch)
+                yield self._evaluated(loss, stretch)
                 return
+
+    def _learnt_by_heart(self, loss: Signal) -> Stretch | None:
+        best = float(loss.values.min())
+        high = max(self.parted * best, best + self.least_nats)
+        if len(loss) < 2 * self.rows or loss.values[-self.rows :].min() < high:
+            return None
+        return halved_since(loss, before=self.level_rows, after=self.rows)
 
     @rule(None)
     def _unsigned(self, loss: Signal, kind: LossKind) -> Iterator[Finding]:
@@ -324,9 +335,15 @@ class Divergence(Detector):
             remedies=_cures(stretch),
         )
 
-    def _evaluated(self, stretch: Stretch) -> Finding:
-        loss = stretch.signal
-        best, now, last = min(loss.values[: stretch.start]), loss.values[-1], int(loss.steps[-1])
+    def _evaluated(self, loss: Signal, stretch: Stretch) -> Finding:
+        best = float(loss.values[loss.steps < stretch.first].min())
+        now, last = float(loss.values[-1]), int(loss.steps[-1])
+        fell = None
+        if stretch.signal is not loss:
+            before = stretch.before(self.level_rows)
+            after = stats.median(stretch.values[-self.rows :])
+            fell = stretch.in_all(after, before, "median of the last rows, against before")
+        beside = f"; the training loss fell to {number(fell.value)}" if fell else ""
         what, unit = "loss", " nats"
         if loss.metric == "eval/ppl":  # said as it was logged
             what, unit, best, now = "perplexity", "", math.exp(best), math.exp(now)
@@ -334,12 +351,13 @@ class Divergence(Detector):
             self,
             stretch,
             f"The held-out {what} rose from {number(best)} to {number(now)}{unit} by step "
-            f"{last:,}.",
+            f"{last:,}{beside}.",
             variant="evaluation",
             severity=Severity.WARNING,
             confidence=0.7,
             evidence=(
-                Evidence(loss.metric, last, float(now), float(best), note="last, against its best"),
+                Evidence(loss.metric, last, now, best, note="last, against its best"),
+                fell,
             ),
             remedies=(
                 f"restore the checkpoint of the best evaluation, before step {stretch.first:,}",

@@ -21,6 +21,7 @@ from rlprobe.detector import (
 )
 from rlprobe.rule import (
     Break,
+    LossKind,
     Signal,
     breaks_in,
     finding,
@@ -50,6 +51,7 @@ FAMILIES = {  # metrics that move together by construction count once
     "mismatch": ("mismatch_kl", "logprob_diff_mean", "is_ratio_mean"),
 }
 SETTINGS = ("lr", "beta", "kl_coef", "entropy_coef", "temperature", "clip_range", "batch_size")
+ACCURACIES = ("token_accuracy", "preference_accuracy")
 EARNED = ("reward", "margin")
 
 
@@ -82,11 +84,13 @@ class RegimeChange(Detector):
         where it is positive, in times the largest such change that it had made before. A metric
         broke where that is above `times` and most of the change happened from one row to the next.
         Metrics that move together by construction count once. A moment is reported where
-        `families` of them broke, or two by more than `strong`. It is a warning if what followed
+        `families` of them broke, two by more than `strong`, or a likelihood loss and its accuracy
+        for the worse. It is a warning if what followed
         harms: a reward or an accuracy fell by `lost` of what it was, the KL grew to `grown` times,
         the entropy to `grown` times or one part in as many, the length to `grown` times, a loss to
-        `much`, or `cut` more of the completions were cut, and no reward rose; info otherwise, and
-        where an event tells that it was intended.
+        `much`, one of likelihood to `undone` times and by `nats`, or `cut` more of the completions
+        were cut, and no reward rose; info otherwise, and where an event tells that it was intended.
+        A loss that is learnt falls, an accuracy rises: what is lost is compared with what was lost.
 
     What to do
         Look at what changed at that row: a restart, a checkpoint, the data, the configuration of
@@ -131,6 +135,8 @@ class RegimeChange(Detector):
     lost = fixed(0.25, "part of the reward whose loss is harm, or of its scatter before, times 8")
     grown = fixed(2.0, "times the level before that is harm for KL, entropy and length")
     much = fixed(5.0, "times the level before that is harm for a loss that is always positive")
+    undone = fixed(1.2, "times the level before that is harm for a likelihood loss ...")
+    nats = fixed(0.2, "... which rose by so much")
     cut = fixed(0.2, "more of the completions cut, which is harm")
     moved = fixed(1.2, "times its value before, or one part in as many: a setting was changed")
     usual = fixed(5.0, "times its usual step: more than a schedule does")
@@ -141,12 +147,17 @@ class RegimeChange(Detector):
         longest = max(map(len, signals), default=0)
         if longest < self.points:
             raise Inconclusive(f"{longest} rows, needs {self.points} to know what is usual")
-        broken = [item for signal in signals for item in breaks_in(signal, times=self.times)]
+        broken = [
+            item
+            for signal in signals
+            for item in breaks_in(signal, times=self.times, learnt=_learnt(signal))
+        ]
         settled = -math.inf  # what breaks before it belongs to the moment before
         for moment in moments(broken, run.interval):
             members = _first_of_each(moment)
             strong = [item for item in members.values() if item.times >= self.strong]
             together = len(members) >= self.families or len(strong) >= self.few
+            together = together or self._unlearnt(members)
             if together and moment[0].step > settled:
                 settled = moment[0].step + self.aftermath * run.interval
                 yield self._finding(run, members)
@@ -202,7 +213,19 @@ class RegimeChange(Detector):
         return item.before - item.after > self.lost * level
 
     def _grew(self, item: Break) -> bool:
-        return item.ratio >= self.much and bool((item.signal.values > 0).all())
+        far = item.ratio >= self.much and bool((item.signal.values > 0).all())
+        return far or self._undone(item)
+
+    def _undone(self, item: Break) -> bool:
+        rose = item.ratio >= self.undone and item.after - item.before > self.nats
+        return rose and item.signal.metric == "loss" and LossKind.of(item.signal).tokens
+
+    def _unlearnt(self, members: dict[str, Break]) -> bool:
+        """Whether a likelihood loss and its accuracy broke, both for the worse."""
+        loss, accuracy = members.get("loss"), members.get("reward")
+        if loss is None or accuracy is None:
+            return False
+        return self._undone(loss) and accuracy.signal.metric in ACCURACIES and not accuracy.up
 
     def _cause(self, run: RunContext, step: int) -> _Cause | None:
         if event := told_change(run, step):
@@ -239,6 +262,13 @@ def _signals(run: RunContext) -> Iterator[Signal]:
         for metric in metrics:
             if logged := Signal.logged(run, metric):
                 yield logged
+
+
+def _learnt(signal: Signal) -> int:
+    """The direction in which learning moves a metric; 0 where it has none."""
+    if signal.metric == "loss":
+        return 0 if LossKind.of(signal).signed else -1
+    return int(signal.metric in ACCURACIES)
 
 
 def _step(broken: list[Break]) -> int:

@@ -60,10 +60,14 @@ class Break:
         return self.after / self.before if self.before > 0 else math.nan
 
 
-def breaks_in(signal: Signal, *, times: float) -> tuple[Break, ...]:
+def breaks_in(signal: Signal, *, times: float, learnt: int = 0) -> tuple[Break, ...]:
     """The breaks of a metric that are so many times its largest earlier change, largest first.
 
     A metric that is positive throughout is compared on a log scale.
+
+    Args:
+        learnt: 1 or -1 where learning moves the metric up or down: how fast it was learnt then
+            tells nothing of what is lost, and a change back is compared with earlier ones back.
     """
     values = signal.values
     if len(values) < SETTLED + AFTER:
@@ -73,6 +77,10 @@ def breaks_in(signal: Signal, *, times: float) -> tuple[Break, ...]:
     blocks = _scaled(_blocks(values, size), log=log)
     change = _changes(blocks)
     earlier = _largest_before(change, blocks)
+    if learnt:
+        back = np.minimum(change * learnt, 0.0)
+        least = np.fmax(_largest_before(back, blocks), stats.noise(blocks))
+        earlier = np.where(back < 0, least, earlier)
     ratio = np.where(earlier > 0, np.abs(change) / np.maximum(earlier, 1e-300), 0.0)
     ratio[:SETTLED] = 0.0
     ratio[np.abs(change) < STEPS * _coarseness(blocks)] = 0.0

@@ -17,6 +17,7 @@ import numpy as np
 from rlprobe import stats
 from rlprobe.detector import RunContext
 from rlprobe.findings import Evidence
+from rlprobe.rule.episodes import Stretch, stretch_from
 from rlprobe.rule.signals import Signal
 from rlprobe.values import FloatArray
 
@@ -26,6 +27,7 @@ Ground = tuple[Name, str]
 EARLY_ROWS = 16  # rows whose median tells the size of a loss
 UNTRAINED_ROWS = 5  # rows in which a model of pairs has learnt next to nothing
 SURE_NATS = 1.0  # rise of a loss whose kind is not known
+NEAR_BEST = 0.1  # part of its rise by which a held-out loss may be off its best
 CROSS_ENTROPY = 0.1  # nats from which a loss has the size of one: 0.9 for the right token
 
 ALGORITHMS: dict[str, Name] = {
@@ -115,6 +117,26 @@ def training_loss(run: RunContext) -> Signal | None:
         if loss is not None and len(loss):
             return loss
     return None
+
+
+def halved_since(held_out: Signal, *, before: int, after: int) -> Stretch | None:
+    """The rows of the training loss after the last good evaluation, if it has halved over them.
+
+    Args:
+        held_out: the likelihood loss that was evaluated.
+        before, after: so many rows before them, and at their end, tell its levels.
+    """
+    loss = Signal.logged(held_out.run, "loss", above=0)
+    if loss is None or not LossKind.of(loss).tokens:
+        return None
+    best, now = float(held_out.values.min()), float(held_out.values[-1])
+    good = np.flatnonzero(held_out.values <= best + NEAR_BEST * (now - best))
+    row = int(np.searchsorted(loss.steps, held_out.steps[good[-1]], side="right"))
+    if not before <= row <= len(loss) - after:
+        return None
+    since = stretch_from(loss, row)
+    halved = 2 * stats.median(loss.values[-after:]) < since.before(before)
+    return since if halved else None
 
 
 def _grounds(run: RunContext) -> Iterator[Ground]:

@@ -216,3 +216,38 @@ def test_a_healthy_run_and_its_prefixes_are_quiet(
     rows = len(next(iter(columns.values())))
     for cut in (rows, *rng.integers(20, rows, 2).tolist()):
         assert not alarms({name: column[:cut] for name, column in columns.items()})
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_loss_that_is_undone_in_one_row_is_told_though_it_fell_fast(
+    seed: int, *, broken: bool
+) -> None:
+    rng, rows = np.random.default_rng(seed), 140
+    harm = np.where((np.arange(rows) >= 90) & (np.arange(rows) < 105), 1.0, 0.0) * broken
+    columns = {
+        "loss": falling(rows, 3.2, 1.1) * times(rng, rows, 0.045) * (1 + 0.5 * harm),
+        "token_accuracy": 0.66 - falling(rows, 0.6, 0.0) ** 2 - 0.14 * harm,
+    }
+    columns["token_accuracy"] += around(rng, rows, 0.025)
+    run = Context(run_of({"name": "run", "columns": {k: list(v) for k, v in columns.items()}}))
+    told = [it for it in DETECTORS["REGIME_CHANGE"]().scan(run) if it.severity > Severity.INFO]
+    assert [it.first_bad_step for it in told] == ([91] if broken else [])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("by_heart", [True, False])
+def test_what_is_learnt_by_heart_is_told_by_the_held_out_loss(seed: int, *, by_heart: bool) -> None:
+    rng, rows = np.random.default_rng(seed), 160
+    since = np.maximum(np.arange(rows) - 80, 0)
+    gone, worse = (np.exp(-since / 15), 0.5) if by_heart else (0.6 + 0.4 * np.exp(-since / 15), 0.1)
+    found = alarms(
+        {
+            "loss": falling(rows, 3.2, 1.1) * gone * times(rng, rows, 0.05),
+            "token_accuracy": np.minimum(0.66 + 0.3 * (1 - gone), 1) + around(rng, rows, 0.01),
+            "eval/loss": falling(rows, 2.6, 1.1) * times(rng, rows, 0.005)
+            + worse * (1 - np.exp(-since / 15)),
+        }
+    )
+    assert [it.detector for it in found] == (["DIVERGENCE"] if by_heart else [])
+    assert all(77 <= it.first_bad_step <= 88 for it in found)
