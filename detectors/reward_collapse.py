@@ -13,7 +13,9 @@ from rlprobe.findings import Finding, Severity
 from rlprobe.rule import (
     SINCE,
     WHOLE,
+    Change,
     Judged,
+    Shift,
     Signal,
     Stretch,
     early,
@@ -23,15 +25,18 @@ from rlprobe.rule import (
     restore,
     shifts,
     stretch_from,
+    told_change,
 )
+
+SCATTERS = ("reward_std", "reward_group_std_mean")
 
 
 class RewardCollapse(Detector):
     """The reward falls far below the best level that the run had reached, and stays down.
 
     What it detects
-        The mean reward loses a large part of what it had gained, for several rows; or a reward
-        function that had been earned gives nothing any more.
+        The mean reward loses a large part of what it had gained, for several rows; a reward
+        function that had been earned gives nothing any more; or rewards are buried in noise.
 
     Why it matters
         The policy is unlearning, or the reward function has broken: a verifier that fails gives 0
@@ -42,12 +47,13 @@ class RewardCollapse(Detector):
         the measure. Rows are bad that lost more than `drop` of the range from the lowest level (at
         most 0) to the best, lie outside `sigmas` of the scatter, and are lower than the dips that
         the run had before; most of five in a row must be. With less than eight rows before it, next
-        to nothing of the reward may be left. The onset is walked back to where the reward had
-        clearly left the best level. It is critical if it does not recover and a tenth of the range
-        or less is left; info if it passes within ten rows, unless it came as a leap such as the run
-        had never made. Most rows of an episode must be nearer to its level than to the best one,
-        and most of those before it must not. A shift is told where no such fall lasts. A fall after
-        a component died is its consequence, and not told again.
+        to nothing of the reward may be left. A scatter of the rewards that becomes `noisier` times
+        what it was without a new scale buries them, too. The onset is walked back to where the
+        reward had clearly left the best level. It is critical if it does not recover and a tenth of
+        the range or less is left; info if it passes within ten rows, unless it came as a leap such
+        as the run had never made. Most rows of an episode must be nearer to its level than to the
+        best one, and most of those before it must not. A shift is told where no such fall lasts. A
+        fall after a component died is its consequence, and not told again.
 
     What to do
         Look at what broke first: gradient, KL, entropy and length before the onset. Test the
@@ -113,6 +119,7 @@ class RewardCollapse(Detector):
     lucky = fixed(5, "rows whose median is no level that was reached, once there are more")
     bottom = fixed(0.05, "quantile of the rewards before a shift that is their lowest level")
     least_lost = fixed(0.1, "of the range, that a shift must cost to be worth a word")
+    noisier = fixed(3, "times the scatter before, with which the mean must grow")
     zero = fixed(1e-9, "a reward, or a range of rewards, that counts as 0")
     lived_rows = fixed(64, "rows before a fall, or before a component died, that show what was")
     alive = fixed(0.7, "share of them on which it was earned")
@@ -122,6 +129,7 @@ class RewardCollapse(Detector):
         reward = Signal.of(run, "reward_mean", minimum=0)
         dead = list(self._component(run))
         yield from dead
+        yield from self._noise(run)
         reward.require(self.points)
         until = min((item.first_bad_step for item in dead), default=math.inf)
         low = list(self._mean(reward, until))
@@ -138,6 +146,21 @@ class RewardCollapse(Detector):
             part = Signal.logged(run, name)
             if part is not None:
                 yield from self._if_dead(part)
+
+    @rule("noise")
+    def _noise(self, run: RunContext) -> Iterator[Finding]:
+        """The rewards scatter `noisier` times as much from one row on and for good, and their mean
+        did not grow with it, as it does with a new scale. A warning; info where an event of the run
+        tells of a change at that row.
+        """
+        for scatter in (Signal.logged(run, metric, above=0) for metric in SCATTERS):
+            for shift in shifts(scatter) if scatter else ():
+                mean = shift.stretch.beside("reward_mean", self.lived_rows)
+                times = shift.after / shift.before
+                scaled = mean.before < shift.before / 2 or mean.times > times / 2
+                if times >= self.noisier and shift.lasts and mean.known and not scaled:
+                    yield self._noisy(shift, mean)
+                    return
 
     @rule(None)
     def _mean(self, reward: Signal, until: float) -> Iterator[Finding]:
@@ -245,6 +268,30 @@ class RewardCollapse(Detector):
                 stretch.in_all(after, before, "median since, against the rows before"),
             ),
             remedies=("what changed at this step: data, sampling, a setting?", *_cures(stretch)),
+        )
+
+    def _noisy(self, shift: Shift, mean: Change) -> Finding:
+        stretch = shift.stretch
+        event = told_change(stretch.signal.run, stretch.first)
+        return finding(
+            self,
+            stretch,
+            f"{stretch.signal.metric} went from {number(shift.before)} to {number(shift.after)} in "
+            f"one row{SINCE}, and the mean reward did not grow with it: it went from "
+            f"{number(mean.before)} to {number(mean.during)}{f' ({event})' if event else ''}.",
+            variant="noise",
+            severity=Severity.INFO if event else Severity.WARNING,
+            confidence=0.8,
+            evidence=(
+                stretch.at_onset(shift.before),
+                stretch.in_all(shift.after, shift.before, "level of the rows on either side"),
+                mean.evidence(),
+            ),
+            remedies=(
+                "score one completion twice: does the reward function give the same?",
+                "look at the smallest and the largest rewards of a group: what earned them?",
+                restore(stretch.first),
+            ),
         )
 
     def _severity(self, stretch: Stretch, remaining: float) -> Severity:
