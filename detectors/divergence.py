@@ -23,6 +23,7 @@ from rlprobe.rule import (
     early,
     finding,
     halved_since,
+    held_out,
     number,
     training_loss,
 )
@@ -118,12 +119,12 @@ class Divergence(Detector):
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """The rise that the run ends with, in evaluations and in training."""
-        held_out = _held_out(run)
-        yield from self._evaluation(held_out)
+        evaluations = held_out(run)
+        yield from self._evaluation(evaluations)
         loss = training_loss(run)
         risen = [] if loss is None else list(self._training(loss))
         yield from risen or self._accuracy(run, loss)
-        if loss is None and not held_out and "token_accuracy" not in run.names():
+        if loss is None and not evaluations and "token_accuracy" not in run.names():
             raise Inconclusive("no training loss, and fewer than two evaluations")
 
     def _training(self, loss: Signal) -> Iterator[Finding]:
@@ -132,12 +133,12 @@ class Divergence(Detector):
         yield from self._signed(loss, kind) if kind.signed else self._unsigned(loss, kind)
 
     @rule("evaluation")
-    def _evaluation(self, held_out: list[Signal]) -> Iterator[Finding]:
+    def _evaluation(self, evaluations: list[Signal]) -> Iterator[Finding]:
         """A held-out likelihood loss, or the logarithm of a perplexity, ends `eval_nats` above its
         own best, for which two evaluations are enough; or some of them end `parted` times as high
         while the training loss has halved since: it is learnt by heart. A warning.
         """
-        for loss in held_out:
+        for loss in evaluations:
             best = np.minimum.accumulate(loss.values)
             stretch = _at_end(Judged(loss, loss.values - best >= self.eval_nats), rows=1)
             stretch = stretch or self._learnt_by_heart(loss)
@@ -370,16 +371,6 @@ class Divergence(Detector):
 
 BESIDE = ("grad_norm", "kl_mean", "value_loss", "loss_scale")
 ACCURACIES = ("token_accuracy", "preference_accuracy", "preference_margin")
-
-
-def _held_out(run: RunContext) -> list[Signal]:
-    """Likelihood losses on held-out data, in nats, that were evaluated twice or more."""
-    loss, perplexity = (Signal.logged(run, metric, above=0) for metric in ("eval/loss", "eval/ppl"))
-    if any(item and LossKind.of(item).signed for item in (loss, perplexity)):
-        return []
-    if perplexity is not None:
-        perplexity = perplexity.with_values(stats.logs(perplexity.values, 1e-6))
-    return [signal for signal in (loss, perplexity) if signal is not None and len(signal) > 1]
 
 
 def _at_end(judged: Judged, rows: int) -> Stretch | None:

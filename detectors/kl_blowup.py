@@ -141,7 +141,8 @@ class KLBlowup(Detector):
         for stretch in self._sudden(kl, kind):
             reported[stretch.rows] = True
             yield self._finding(stretch, kind)
-        jumps = [jump for jump in self._jumps(kl) if not reported[jump.start]]
+        jumps = self._jumps(kl)
+        jumps = [jump for jump in jumps if not reported[jump.start : jump.sure + 1].any()]
         yield from self._shift(jumps)
         if run.series("preference_margin") is None:  # there it is a sum over the completion
             yield from self._far(kl, reported, [jump.start for jump in jumps])

@@ -49,7 +49,7 @@ from rlprobe.rule.flat import equal, flat_and_reward, flat_shares, in_blocks
 from rlprobe.rule.gradients import SKIPPING, BadGradients, names_in, skipped_updates
 from rlprobe.rule.learning import near_top, still_gains
 from rlprobe.rule.levels import Levels, after_plateau, rise_at_end
-from rlprobe.rule.losses import LossKind, halved_since, training_loss
+from rlprobe.rule.losses import LossKind, halved_since, held_out, training_loss
 from rlprobe.rule.onsets import descent_onset
 from rlprobe.rule.ranks import RankGrid, all_steps
 from rlprobe.rule.reach import Reach, dead_parts, reached_top
@@ -104,6 +104,7 @@ __all__ = [
     "from_drift",
     "groups",
     "halved_since",
+    "held_out",
     "held_until",
     "in_blocks",
     "is_auxiliary",

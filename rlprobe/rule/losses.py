@@ -156,3 +156,13 @@ def _grounds(run: RunContext) -> Iterator[Ground]:
         for setting in settings:
             if run.setting(setting) is not None:
                 yield kind, f"the trainer has a setting {setting}"
+
+
+def held_out(run: RunContext) -> list[Signal]:
+    """Likelihood losses on held-out data, in nats, that were evaluated twice or more."""
+    loss, perplexity = (Signal.logged(run, metric, above=0) for metric in ("eval/loss", "eval/ppl"))
+    if any(item and LossKind.of(item).signed for item in (loss, perplexity)):
+        return []
+    if perplexity is not None:
+        perplexity = perplexity.with_values(stats.logs(perplexity.values, 1e-6))
+    return [signal for signal in (loss, perplexity) if signal is not None and len(signal) > 1]
