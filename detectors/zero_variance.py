@@ -94,10 +94,14 @@ class _Shares:
         level = stats.rolling_mean(self.flat, detector.width)
         shown = Judged(self.signal.with_values(self.flat), bad, level > self.usual)
         stretches = shown.persistent(gap=detector.gap)
-        slow = [
-            s if s.sure - s.start >= detector.lasting else s.starting(s.sure) for s in stretches
-        ]
+        slow = [s if s.sure - s.start >= detector.lasting else self._abrupt(s) for s in stretches]
         return [replace(s, signal=self.signal) for s in from_drift(slow, level)]
+
+    def _abrupt(self, stretch: Stretch) -> Stretch:
+        """From its first sure row, or the few just before it that are as flat as its rows."""
+        start = stats.extend_back(self.flat >= stats.median(self.flat[stretch.core]), stretch.sure)
+        near = stretch.sure - start <= ZeroVariance.leading
+        return stretch.starting(start if near else stretch.sure)
 
 
 class ZeroVariance(Detector):
@@ -186,6 +190,7 @@ class ZeroVariance(Detector):
     nearly_all = fixed(0.9, "share of flat groups that is nearly all")
     most = fixed(0.7, "share of flat groups at which a run is lost, if the task is too hard")
     lasting = fixed(10, "rows, unless it is all rows, from which an episode is more than a mishap")
+    leading = fixed(2, "rows as flat as an episode, just before it, that belong to it")
     gap = fixed(10, "rows between two episodes that are one")
     earned = fixed(0.01, "value of a reward component that shows that it can be earned")
     read = fixed(200, "recorded steps that are read, evenly spread")
