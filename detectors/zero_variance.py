@@ -382,9 +382,6 @@ _REMEDIES = {
 }
 
 
-# --- what the run shows ---------------------------------------------------------------------------
-
-
 def _shares(signal: Signal, share: FloatArray, reward: FloatArray) -> _Shares:
     reward, detector = stats.finite(reward), ZeroVariance
     bottom, top = min(0.0, stats.quantile(reward, 0.05)), stats.quantile(reward, 0.95)
@@ -395,7 +392,7 @@ def _shares(signal: Signal, share: FloatArray, reward: FloatArray) -> _Shares:
     high = ~nothing & (reward > bottom + detector.high * (top - bottom))
     changed = equal(np.fmax.reduce(reward) - np.fmin.reduce(reward), top) == 0
     reach = Reach.of(signal, reward)
-    mostly = stats.rolling_mean(share, detector.width) >= detector.poor_share
-    poor = mostly & reach.low(detector.low) & ~reach.risen(detector.risen)
-    dead = dead_parts(signal, detector.earned)
-    return _Shares(signal, share, reward, reach, low, high & changed, poor, top, dead)
+    poor = reach.low(detector.low) & ~reach.risen(detector.risen)
+    poor &= stats.rolling_mean(share, detector.width) >= detector.poor_share
+    dead, high = dead_parts(signal, detector.earned), high & changed
+    return _Shares(signal, share, reward, reach, low, high, poor, top, dead)

@@ -8,6 +8,7 @@ import numpy as np
 
 from rlprobe import stats
 from rlprobe.rule.episodes import Stretch
+from rlprobe.rule.rewards import COMPONENT, is_auxiliary, is_task
 from rlprobe.values import FloatArray
 
 LOOK_BACK = 32  # rows before an episode's sure rows that the reward's growth is seen from
@@ -15,7 +16,6 @@ FEWEST = 8  # rewards that growth can be seen in
 SURE = 3.0  # standard errors by which one half has to be above the other
 WORTH = 0.03  # part of the reward by which it has to grow
 TOP = 0.9  # part of the highest possible reward that is near it
-RIGHT = ("accura", "correct", "exact", "answer", "solve", "pass", "success")  # of a task's reward
 
 
 def still_gains(stretch: Stretch, metric: str = "reward_mean") -> bool:
@@ -33,7 +33,7 @@ def still_gains(stretch: Stretch, metric: str = "reward_mean") -> bool:
 def near_top(stretch: Stretch) -> bool:
     """Whether the task's reward is near the highest that it can be while an episode lasts.
 
-    Told by the share of groups in which all is right; by the reward for being right, if one is
+    Told by the share of groups in which all is right; by the part that pays for the task, if one is
     named so; by the highest reward of any rollout; or by a mean between 0.9 and 1. A reward that is
     merely the best of its run is not at its top.
     """
@@ -41,11 +41,7 @@ def near_top(stretch: Stretch) -> bool:
     all_right = _median(stretch, "group_all_pass_fraction", core)
     if all_right >= 0.5:
         return True
-    named = [
-        name
-        for name in run.names("reward_component/")
-        if any(word in name.lower() for word in RIGHT)
-    ]
+    named = [name for name in run.names(COMPONENT) if is_task(name) and not is_auxiliary(name)]
     if named:
         return any(_is_top(_median(stretch, name, core)) for name in named)
     reward = _median(stretch, "reward_mean", core)
