@@ -141,11 +141,10 @@ class KLBlowup(Detector):
         for stretch in self._sudden(kl, kind):
             reported[stretch.rows] = True
             yield self._finding(stretch, kind)
-        jumps = self._jumps(kl)
-        jumps = [jump for jump in jumps if not reported[jump.start : jump.sure + 1].any()]
+        jumps = [jump for jump in self._jumps(kl) if not reported[jump.sure]]
         yield from self._shift(jumps)
         if run.series("preference_margin") is None:  # there it is a sum over the completion
-            yield from self._far(kl, reported, [jump.start for jump in jumps])
+            yield from self._far(kl, reported, [jump.sure for jump in jumps])
             yield from self._start(kl, reported)
 
     @rule("far")
@@ -242,9 +241,9 @@ class KLBlowup(Detector):
         return [jump.starting(self._left(jump)) for jump in jumps]
 
     def _left(self, jump: Stretch) -> int:
-        """The row at which the KL left its line, of the few rows that lead to the largest step."""
+        """The row at which the KL left its line, some rows before the largest step; else that."""
         onset = drift_onset(self._logs(jump.signal), jump.sure)
-        return onset if jump.sure - onset <= self.beside else jump.sure
+        return onset if 1 < jump.sure - onset <= self.beside else jump.sure
 
     def _logs(self, kl: Signal) -> stats.FloatArray:
         return stats.logs(kl.values, self.nothing)
@@ -343,7 +342,7 @@ class KLBlowup(Detector):
         before = jump.before(self.beside)
         after = stats.median(jump.signal.values[jump.core][: self.beside])
         rows = jump.sure - jump.start + 1
-        cause = told_change(jump.signal.run, jump.first)
+        cause = told_change(jump.signal.run, int(jump.signal.steps[jump.sure]))
         why = f" ({cause})" if cause else ""
         return finding(
             self,
