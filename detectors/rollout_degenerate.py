@@ -134,7 +134,7 @@ class RolloutDegenerate(Detector):
 
     def _finding(self, episode: SampledEpisode, variant: str | None, best: float) -> Finding:
         means = [np.mean(_rewards(shown.bad) or [np.nan]) for shown in episode.shown]
-        reward = stats.median(np.array(means))
+        reward = stats.median(np.array(means, dtype=np.float64))
         solved = variant == "duplicates" and best > 0 and reward >= self.solved * best
         earned = Evidence("samples", None, reward, known(best), note="reward, against the best")
         what, remedies = WORDS[variant or ""]

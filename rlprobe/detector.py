@@ -304,12 +304,31 @@ class Detector:
     stage: ClassVar[Stage] = "outcome"
     facts_only: ClassVar[bool] = False
 
+    _knobs: ClassVar[Mapping[str, Knob]] = {}
+
     def __init_subclass__(cls) -> None:
-        """Turn the subclass into a frozen dataclass of its knobs."""
-        for name, item in vars(cls).items():
-            if isinstance(item, dataclasses.Field) and cls.__annotations__.get(name) == "float":
-                item.default = float(item.default)  # type: ignore[arg-type]
-        dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
+        """Collect the knobs; their defaults become those of the class.
+
+        What a frozen dataclass would do, without the code that one compiles for each class.
+        """
+        declared = {n: item for n, item in vars(cls).items() if isinstance(item, dataclasses.Field)}
+        own: dict[str, Knob] = {}
+        for name, item in declared.items():
+            whole = cls.__annotations__.get(name) in ("int", int)
+            given: Any = item.default
+            default: float = given if whole else float(given)
+            own[name] = Knob(name=name, default=default, whole=whole, **item.metadata)
+            setattr(cls, name, default)
+        cls._knobs = {**cls._knobs, **own}
+
+    def __init__(self, **knobs: float) -> None:
+        for name, value in knobs.items():
+            if name not in self._knobs:
+                raise TypeError(f"{self.id} has no knob '{name}'")
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name}: a detector's knobs are given when it is made")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Yield one finding per episode: by default, those of every rule in turn.
@@ -331,15 +350,7 @@ class Detector:
     @classmethod
     def knobs(cls) -> tuple[Knob, ...]:
         """The knobs in order of declaration."""
-        return tuple(
-            Knob(
-                name=item.name,
-                default=item.default,  # type: ignore[arg-type]
-                whole=item.type in ("int", int),
-                **item.metadata,
-            )
-            for item in dataclasses.fields(cls)  # type: ignore[arg-type]
-        )
+        return tuple(cls._knobs.values())
 
     @classmethod
     def constants(cls) -> tuple[Constant, ...]:
