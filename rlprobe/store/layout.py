@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
-import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,8 +61,10 @@ class ShardName:
 
 def new_writer_id() -> str:
     """A name for this process's shards: host, process id, random. New after every fork."""
+    import socket  # readers name no writer
+
     host = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:16] or "host"
-    return f"{host}.{os.getpid()}.{secrets.token_hex(3)}"
+    return f"{host}.{os.getpid()}.{os.urandom(3).hex()}"
 
 
 def live_shards(names: Iterable[ShardName]) -> list[ShardName]:

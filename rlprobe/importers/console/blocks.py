@@ -7,7 +7,6 @@ printed lists of rewards, and the complaints of trackers about steps that went b
 from __future__ import annotations
 
 import re
-from statistics import fmean, pstdev
 
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.pairs import plain_pairs
@@ -102,6 +101,8 @@ class Blocks:
 
     def _close(self, step: int) -> None:
         """A heading: what came before it belongs to the step before."""
+        from statistics import fmean
+
         before = self._step if self._step is not None else step - 1
         if self._block and before >= 0 and len(self._blocks) < self._most:
             # What is printed once is of the step; what comes again and again is of its samples.
@@ -113,6 +114,8 @@ class Blocks:
         self._step, self._block = step, {}
 
     def _list(self, text: str) -> None:
+        from statistics import fmean, pstdev
+
         match = _REWARDS.search(text)
         if not match or len(self._lists) >= self._most:
             return
