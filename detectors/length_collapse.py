@@ -15,6 +15,7 @@ from rlprobe.rule import (
     Levels,
     Signal,
     Stretch,
+    drift_finding,
     finding,
     learnt_since,
     number,
@@ -131,24 +132,12 @@ class LengthCollapse(Detector):
                 return
 
     def _shrunk(self, stretch: Stretch, levels: Levels, learnt: Learnt | None) -> Finding:
-        begun, now = levels.beginning, levels.now
-        gain = "and no reward is logged that would tell why"
-        if learnt is not None:
-            gain = f"while {learnt.metric} went from {number(learnt.before)} to "
-            gain += number(learnt.now)
-        return finding(
+        return drift_finding(
             self,
             stretch,
-            f"Mean completion length shrank from {number(begun)} to {number(now)} tokens over the "
-            f"run,{SINCE}, {gain}.",
-            variant="slow",
-            severity=Severity.INFO if learnt is None else Severity.WARNING,
-            confidence=0.5 if learnt is None else 0.7,
-            evidence=(
-                stretch.at_onset(begun),
-                stretch.in_all(now, begun, "median of the last tenth against the first"),
-                None if learnt is None else learnt.evidence(),
-            ),
+            "Mean completion length shrank {} tokens",
+            levels,
+            learnt,
             remedies=(
                 "read completions from before and after: concise, or empty?",
                 *_cures(stretch.first, paid=False),

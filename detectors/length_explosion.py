@@ -18,6 +18,7 @@ from rlprobe.rule import (
     Signal,
     Stretch,
     after_plateau,
+    drift_finding,
     finding,
     learnt_since,
     number,
@@ -253,24 +254,12 @@ class LengthExplosion(Detector):
         return Severity.CRITICAL if capped and not stretch.recovered else Severity.WARNING
 
     def _grown(self, stretch: Stretch, levels: Levels, learnt: Learnt | None) -> Finding:
-        begun, now = levels.beginning, levels.now
-        gain = "and no reward is logged that would tell why"
-        if learnt is not None:
-            gain = f"while {learnt.metric} went from {number(learnt.before)} to "
-            gain += f"{number(learnt.now)} only"
-        return finding(
+        return drift_finding(
             self,
             stretch,
-            f"Mean completion length grew from {number(begun)} to {number(now)} tokens over the run"
-            f",{SINCE}, {gain}.",
-            variant="slow",
-            severity=Severity.INFO if learnt is None else Severity.WARNING,
-            confidence=0.5 if learnt is None else 0.7,
-            evidence=(
-                stretch.at_onset(begun),
-                stretch.in_all(now, begun, "median of the last tenth against the first"),
-                None if learnt is None else learnt.evidence(),
-            ),
+            "Mean completion length grew {} tokens",
+            levels,
+            learnt,
             remedies=(
                 "read completions from before and after: better reasoning, or filler?",
                 *_cures(paid=stretch.beside("reward_mean", self.rows_before).rose(1)),

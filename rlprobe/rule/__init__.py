@@ -58,7 +58,15 @@ from rlprobe.rule.rollouts import groups, sampled_steps, unpicked
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
 from rlprobe.rule.spikes import Spikes, period
-from rlprobe.rule.wording import SINCE, after, finding, listed, restore, shift_finding
+from rlprobe.rule.wording import (
+    SINCE,
+    after,
+    drift_finding,
+    finding,
+    listed,
+    restore,
+    shift_finding,
+)
 
 __all__ = [
     "SINCE",
@@ -94,6 +102,7 @@ __all__ = [
     "concerns_weights",
     "dead_parts",
     "descent_onset",
+    "drift_finding",
     "drift_onset",
     "early",
     "equal",

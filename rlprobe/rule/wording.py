@@ -9,6 +9,8 @@ from rlprobe.detector import Detector
 from rlprobe.findings import Evidence, Finding, Severity, State
 from rlprobe.numbers import short
 from rlprobe.rule.episodes import Change, Stretch
+from rlprobe.rule.levels import Levels
+from rlprobe.rule.rewards import Learnt
 
 SINCE = "\ue000"  # in a sentence: "from step N on"; a story, which gives the step, leaves it out
 _ASIDE = "\ue001"  # on both sides of what a story leaves out
@@ -122,6 +124,43 @@ def shift_finding(  # noqa: PLR0913 - what a shift is told by
             "what changed at this step: data, sampling settings, weights, stop tokens, the cap?",
             *remedies,
         ),
+    )
+
+
+def drift_finding(
+    detector: Detector,
+    stretch: Stretch,
+    what: str,
+    levels: Levels,
+    learnt: Learnt | None,
+    *,
+    remedies: Iterable[str],
+) -> Finding:
+    """The finding of a level that drifted over the run while nothing was learnt: variant `slow`.
+
+    Info where no reward is logged that would tell why.
+
+    Args:
+        what: what drifted and how, and `{}` where the two numbers stand.
+        learnt: what the task gained meanwhile, which was not enough.
+    """
+    begun, now = levels.beginning, levels.now
+    gain = "and no reward is logged that would tell why"
+    if learnt is not None:
+        gain = f"while {learnt.metric} went from {short(learnt.before)} to {short(learnt.now)} only"
+    return finding(
+        detector,
+        stretch,
+        f"{what.format(f'from {short(begun)} to {short(now)}')} over the run,{SINCE}, {gain}.",
+        variant="slow",
+        severity=Severity.INFO if learnt is None else Severity.WARNING,
+        confidence=0.5 if learnt is None else 0.7,
+        evidence=(
+            stretch.at_onset(begun),
+            stretch.in_all(now, begun, "median of the last tenth against the first"),
+            None if learnt is None else learnt.evidence(),
+        ),
+        remedies=remedies,
     )
 
 
