@@ -156,7 +156,7 @@ class KLBlowup(Detector):
             jump = max((row for row in jumps if row <= stretch.sure), default=0)
             known = reported[stretch.rows].any() or (jump and stretch.sure - jump <= self.span)
             reported[stretch.rows] = True
-            (slow,) = from_drift([stretch.starting(0)], self._logs(kl))
+            (slow,) = from_drift([stretch.starting(0)], kl.values)
             if not known and not slow.start <= jump > 0:
                 yield self._far_finding(slow)
 
