@@ -15,16 +15,31 @@ from typing import Any, Literal
 import numpy as np
 
 from rlprobe.importers.numbers import number
+from rlprobe.importers.steps import COUNTERS
 from rlprobe.values import BoolArray, FloatArray, IntArray
 
 _BLOCK = 4096
 _DEEPEST = 8  # levels of nesting that are flattened
 _MOST_CELLS = 120_000_000  # of all columns; a key beyond that is left out
 _MOST_KEYS = 20_000
+_EVALUATION = frozenset({"eval_loss", "eval_runtime"})
+_TRAINING = frozenset({"loss", "train_loss", "grad_norm", "learning_rate"})
 
 Null = Literal["missing", "nan"]
 Columns = dict[str, tuple[FloatArray, BoolArray]]
 _Block = tuple[int, int, Mapping[str, tuple[FloatArray, BoolArray | None]]]
+
+
+def _of_evaluation(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """The keys of a row of an evaluation, all of them named as such.
+
+    Trainers print the loss of an evaluation as `eval_loss`, and beside it what they log in training
+    too under its usual name: such a row is no step of training, which has a `loss`.
+    """
+    if _TRAINING.intersection(keys):
+        return keys
+    named = (key if key in COUNTERS or key.startswith("eval") else f"eval_{key}" for key in keys)
+    return tuple(named)
 
 
 class RowTable:
@@ -79,7 +94,8 @@ class RowTable:
         self._waiting, self._waiting_steps = [], []
 
     def _keep(self, first: int, keys: tuple[str, ...], matrix: FloatArray) -> None:
-        columns = {key: (matrix[:, position], None) for position, key in enumerate(keys)}
+        names = _of_evaluation(keys) if _EVALUATION.intersection(keys) else keys
+        columns = {name: (matrix[:, position], None) for position, name in enumerate(names)}
         self._blocks.append((first, len(matrix), columns))
 
     def _careful(self, first: int, rows: list[Mapping[str, Any]]) -> None:

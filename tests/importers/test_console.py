@@ -386,3 +386,12 @@ def test_what_only_looks_like_metrics(tmp_path: Path) -> None:
     run = read(tmp_path, "more.log", NO_METRICS + "step 1 | loss 0.5\n" + NO_METRICS)
     assert points(run, "loss") == [(1, 0.5)]
     assert len(run.steps) == 1
+
+
+def test_a_row_of_an_evaluation_is_no_row_of_training(tmp_path: Path) -> None:
+    rows = [f"{{'loss': 0.1, 'completions/mean_length': 40{n}.0, 'epoch': {n}}}" for n in range(4)]
+    evaluated = "{'eval_loss': 0.2, 'completions/mean_length': 12.5, 'epoch': 2}"
+    run = read(tmp_path, "run.log", "\n".join([*rows[:2], evaluated, *rows[2:]]))
+    lengths = points(run, "completion_length_mean")
+    assert [value for _, value in lengths] == [400, 401, 402, 403]
+    assert [value for _, value in points(run, "eval/completion_length_mean")] == [12.5]
