@@ -211,6 +211,8 @@ class NoLearning(Detector):
         """Advantages that have become small."""
         level = stats.rolling_mean(size.values, self.width)
         begun = beginning(size, self.width)
+        if not begun > 0:
+            return
         for stretch in self._lasting(size, level <= self.part * begun, level < 0.9 * begun, -level):
             now = float(size.values[stretch.end + 1 - self.width : stretch.end + 1].mean())
             if self._explained(stretch, now / begun):
