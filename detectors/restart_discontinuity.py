@@ -27,6 +27,7 @@ from rlprobe.rule import (
     Signal,
     Stretch,
     finding,
+    level_moves,
     number,
     restarts,
     stretch_from,
@@ -173,16 +174,10 @@ class RestartDiscontinuity(Detector):
         before = values[max(0, start - 2 * self.before) : start]
         if rows.signal.metric in EXACT or len(rows.values) < self.after:
             return False
-        windows = np.lib.stride_tricks.sliding_window_view
-        span = self.usual + self.after
-        if len(before) - span + 1 < self.least_moves:
+        moves = np.abs(level_moves(before, self.usual, self.after))
+        if len(moves) < self.least_moves:
             return False
-        levels = stats.row_medians(windows(before, self.usual))
-        moves = np.abs(
-            stats.row_medians(windows(before, self.after))[self.usual :]
-            - levels[: len(before) - span + 1]
-        )
-        move = abs(stats.median(rows.values) - float(levels[-1]))
+        move = abs(stats.median(rows.values) - stats.median(before[-self.usual :]))
         least = self.least_sigma * stats.robust_std(before[-self.before :])
         return move > max(self.times * float(moves.max()), least, 1e-9)
 

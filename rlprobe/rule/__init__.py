@@ -32,7 +32,7 @@ Everything is an array over a signal's rows (its logged steps) and costs time li
 from rlprobe.numbers import factor
 from rlprobe.numbers import short as number
 from rlprobe.rule.breaks import Break, breaks_in, held_until, moments
-from rlprobe.rule.changes import Shift, leaps, shifts
+from rlprobe.rule.changes import Shift, leaps, level_moves, shifts
 from rlprobe.rule.drift import beginning, drift_onset, from_drift
 from rlprobe.rule.episodes import (
     Change,
@@ -53,7 +53,7 @@ from rlprobe.rule.losses import LossKind, halved_since, held_out, training_loss
 from rlprobe.rule.onsets import descent_onset
 from rlprobe.rule.ranks import RankGrid, all_steps
 from rlprobe.rule.reach import Reach, dead_parts, reached_top
-from rlprobe.rule.rewards import Earned, Learnt, is_auxiliary, is_task, learnt_since, sides
+from rlprobe.rule.rewards import Earned, Learnt, learnt_since, sides
 from rlprobe.rule.rollouts import groups, sampled_steps, unpicked
 from rlprobe.rule.sampled import Sampled, SampledEpisode, Shown
 from rlprobe.rule.signals import WHOLE, Best, Past, Signal, early
@@ -116,11 +116,10 @@ __all__ = [
     "held_out",
     "held_until",
     "in_blocks",
-    "is_auxiliary",
-    "is_task",
     "known",
     "leaps",
     "learnt_since",
+    "level_moves",
     "listed",
     "moments",
     "names_in",

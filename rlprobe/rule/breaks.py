@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlprobe import stats
+from rlprobe.rule.changes import coarseness, level_moves, parting
 from rlprobe.rule.signals import Signal
 from rlprobe.values import BoolArray, FloatArray, IntArray
 
@@ -83,7 +84,7 @@ def breaks_in(signal: Signal, *, times: float, learnt: int = 0) -> tuple[Break, 
         earlier = np.where(back < 0, least, earlier)
     ratio = np.where(earlier > 0, np.abs(change) / np.maximum(earlier, 1e-300), 0.0)
     ratio[:SETTLED] = 0.0
-    ratio[np.abs(change) < STEPS * _coarseness(blocks)] = 0.0
+    ratio[np.abs(change) < STEPS * coarseness(blocks, len(blocks) / 4)] = 0.0
     rows = [row for row in _peaks(ratio, np.abs(change), times) if _at_once(blocks, change, row)]
     return tuple(_break(signal, _refined(values, row, size, log=log), ratio[row]) for row in rows)
 
@@ -128,12 +129,8 @@ def _blocks(values: FloatArray, size: int) -> FloatArray:
 def _changes(blocks: FloatArray) -> FloatArray:
     """Median of the rows from each row on less that of the rows before it; 0 near the ends."""
     out = np.zeros(len(blocks))
-    if len(blocks) < BEFORE + AFTER:
-        return out
-    windows = np.lib.stride_tricks.sliding_window_view
-    behind = stats.row_medians(windows(blocks, BEFORE))[: len(blocks) - BEFORE - AFTER + 1]
-    ahead = stats.row_medians(windows(blocks, AFTER))[BEFORE:]
-    out[BEFORE : len(blocks) - AFTER + 1] = ahead - behind
+    moves = level_moves(blocks, BEFORE, AFTER)
+    out[BEFORE : BEFORE + len(moves)] = moves
     return out
 
 
@@ -148,14 +145,6 @@ def _largest_before(change: FloatArray, blocks: FloatArray) -> FloatArray:
     grain = GRAIN * max(abs(stats.median(blocks)), stats.robust_std(blocks), 1e-12)
     few = 1 + SETTLED / np.maximum(np.arange(len(change)), 1)
     return np.maximum(out, grain) * few
-
-
-def _coarseness(blocks: FloatArray) -> float:
-    """The smallest difference of a metric that takes few values; 0 of one that takes many."""
-    different = stats.distinct(blocks)
-    if not 1 < len(different) <= len(blocks) / 4:
-        return 0.0
-    return float(np.diff(different).min())
 
 
 def _peaks(ratio: FloatArray, size: FloatArray, times: float) -> list[int]:
@@ -182,8 +171,7 @@ def _refined(values: FloatArray, row: int, size: int, *, log: bool) -> int:
     before, after = stats.median(near[:quarter]), stats.median(near[-quarter:])
     if size == 1:
         return start + 1 + int(np.argmax(np.diff(near) * math.copysign(1.0, after - before)))
-    off = np.abs(near - before) - np.abs(near - after)
-    return min(start + int(np.argmin(np.cumsum(off))) + 1, len(values) - 1)
+    return min(start + parting(near, before, after), len(values) - 1)
 
 
 def _break(signal: Signal, row: int, times: float) -> Break:

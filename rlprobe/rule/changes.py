@@ -129,13 +129,35 @@ def _blocks(scaled: FloatArray, size: int) -> FloatArray:
 def _changes(blocks: FloatArray, after: int = HORIZON) -> FloatArray:
     """Median of the rows from each row on less that of the rows before it; NaN near the ends."""
     out = np.full(len(blocks), np.nan)
-    if len(blocks) < HORIZON + after:
-        return out
-    windows = np.lib.stride_tricks.sliding_window_view
-    behind = stats.row_medians(windows(blocks, HORIZON))[: len(blocks) - HORIZON - after + 1]
-    ahead = stats.row_medians(windows(blocks, after))[HORIZON:]
-    out[HORIZON : len(blocks) - after + 1] = ahead - behind
+    moves = level_moves(blocks, HORIZON, after)
+    out[HORIZON : HORIZON + len(moves)] = moves
     return out
+
+
+def level_moves(values: FloatArray, before: int, after: int) -> FloatArray:
+    """Median of the `after` rows from each row on less that of the `before` rows ahead of it.
+
+    Of the rows that have as many on either side, the first of which is row `before`.
+    """
+    count = len(values) - before - after + 1
+    if count < 1:
+        return np.zeros(0)
+    windows = np.lib.stride_tricks.sliding_window_view
+    behind = stats.row_medians(windows(values, before))[:count]
+    moves: FloatArray = stats.row_medians(windows(values, after))[before:] - behind
+    return moves
+
+
+def parting(values: FloatArray, before: float, after: float) -> int:
+    """The place at which two levels part some values best: first of those at the second."""
+    off = np.abs(values - before) - np.abs(values - after)
+    return int(np.argmin(np.cumsum(off))) + 1
+
+
+def coarseness(values: FloatArray, most: float) -> float:
+    """The smallest difference of values of which at most so many differ; 0 of all others."""
+    different = stats.distinct(values)
+    return float(np.diff(different).min()) if 1 < len(different) <= most else 0.0
 
 
 def _candidates(blocks: FloatArray, least: float) -> Iterator[int]:
@@ -162,8 +184,7 @@ def _exact(blocks: FloatArray, row: int) -> int:
     start, end = max(0, row - HORIZON), min(len(blocks), row + HORIZON)
     around = blocks[start:end]
     before, after = stats.median(blocks[start:row]), stats.median(blocks[row:end])
-    off = np.abs(around - before) - np.abs(around - after)
-    best = start + int(np.argmin(np.cumsum(off))) + 1
+    best = start + parting(around, before, after)
     return min(max(best, 1), len(blocks) - 1)
 
 
@@ -174,14 +195,13 @@ def _place_in_rows(scaled: FloatArray, row: int, size: int) -> int:
     after = stats.median(scaled[row + size : row + reach])
     start = max(0, row - 2 * size)
     around = scaled[start : row + 2 * size]
-    off = np.abs(around - before) - np.abs(around - after)
-    return min(start + int(np.argmin(np.cumsum(off))) + 1, len(scaled) - 1)
+    return min(start + parting(around, before, after), len(scaled) - 1)
 
 
 def _times(blocks: FloatArray, row: int) -> float:
     """A change in times the usual earlier change over the same horizon."""
     before, after = blocks[max(0, row - HORIZON) : row], blocks[row : row + HORIZON]
-    change = abs(float(stats.median(after) - stats.median(before)))
+    change = abs(stats.median(after) - stats.median(before))
     earlier = np.abs(_changes(blocks[:row], min(len(after), HORIZON)))
     earlier = earlier[np.isfinite(earlier)]
     usual = stats.quantile(earlier, USUAL) if len(earlier) else 0.0
@@ -194,7 +214,8 @@ def _stands_out(blocks: FloatArray, row: int, least: float) -> bool:
     low, high = stats.median(before), stats.median(after)
     change = abs(high - low)
     steps = np.abs(np.diff(blocks[:row]))
-    if change <= max(least, SIGMAS * float(steps.mean()) / _GAUSSIAN, STEPS * _grain(blocks[:row])):
+    coarse = STEPS * coarseness(blocks[:row], FEW_VALUES)
+    if change <= max(least, SIGMAS * float(steps.mean()) / _GAUSSIAN, coarse):
         return False
     middle, sign = (low + high) / 2, math.copysign(1.0, high - low)
     parted = (
@@ -209,7 +230,7 @@ def _stands_out(blocks: FloatArray, row: int, least: float) -> bool:
 def _trend(values: FloatArray) -> float:
     """By how much the second half of some rows lies above the first."""
     half = len(values) // 2
-    return float(stats.median(values[-half:]) - stats.median(values[:half]))
+    return stats.median(values[-half:]) - stats.median(values[:half])
 
 
 def _at_once(blocks: FloatArray, row: int) -> bool:
@@ -217,14 +238,6 @@ def _at_once(blocks: FloatArray, row: int) -> bool:
     pairs = (blocks[1 : row + 2] + blocks[: row + 1]) / 2
     steps = np.abs(pairs[2:] - pairs[:-2])
     return bool(steps[-1] > TIMES_RARE * stats.quantile(steps[:-3], RARE))
-
-
-def _grain(values: FloatArray) -> float:
-    """The smallest difference of a signal that takes few values; 0 of one that takes many."""
-    different = stats.distinct(values)
-    if not 1 < len(different) <= FEW_VALUES:
-        return 0.0
-    return float(np.diff(different).min())
 
 
 def _shift(signal: Signal, scaled: FloatArray, row: int, times: float) -> Shift:

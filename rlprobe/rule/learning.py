@@ -8,7 +8,7 @@ import numpy as np
 
 from rlprobe import stats
 from rlprobe.rule.episodes import Stretch
-from rlprobe.rule.rewards import COMPONENT, is_auxiliary, is_task
+from rlprobe.rule.rewards import task_components
 from rlprobe.values import FloatArray
 
 LOOK_BACK = 32  # rows before an episode's sure rows that the reward's growth is seen from
@@ -41,7 +41,7 @@ def near_top(stretch: Stretch) -> bool:
     all_right = _median(stretch, "group_all_pass_fraction", core)
     if all_right >= 0.5:
         return True
-    named = [name for name in run.names(COMPONENT) if is_task(name) and not is_auxiliary(name)]
+    named = task_components(run)
     if named:
         return any(_is_top(_median(stretch, name, core)) for name in named)
     reward = _median(stretch, "reward_mean", core)

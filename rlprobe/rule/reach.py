@@ -11,7 +11,7 @@ import numpy as np
 from rlprobe import stats
 from rlprobe.rule.episodes import Stretch
 from rlprobe.rule.learning import near_top
-from rlprobe.rule.rewards import is_auxiliary, is_task
+from rlprobe.rule.rewards import task_components
 from rlprobe.rule.signals import Signal
 from rlprobe.values import BoolArray, FloatArray
 
@@ -111,8 +111,7 @@ def dead_parts(signal: Signal, earned: float) -> BoolArray:
 
 def _task(signal: Signal) -> FloatArray | None:
     """The part of the reward that pays for the task, by its name; the one logged most often."""
-    names = [name for name in signal.run.names("reward_component/") if is_task(name)]
-    parts = [signal.beside(name) for name in names if not is_auxiliary(name)]
+    parts = [signal.beside(name) for name in task_components(signal.run)]
     known = [part for part in parts if np.isfinite(part).any()]
     return max(known, key=lambda part: int(np.isfinite(part).sum()), default=None)
 

@@ -73,9 +73,7 @@ def learnt_since(run: RunContext, step: int) -> Learnt | None:
 
 def _training(run: RunContext) -> Signal | None:
     """The reward for the task: the component whose name tells it, else the mean reward."""
-    names = [name.removeprefix(COMPONENT) for name in run.names(COMPONENT)]
-    task = [name for name in names if TASK.search(name.lower()) and not is_auxiliary(name)]
-    parts = [Signal.logged(run, COMPONENT + name) for name in task]
+    parts = [Signal.logged(run, name) for name in task_components(run)]
     long = [part for part in parts if part is not None and len(part)]
     best = max(long, key=len, default=None)
     whole = best if best is not None else Signal.logged(run, "reward_mean")
@@ -110,6 +108,11 @@ def is_auxiliary(name: str) -> bool:
 def is_task(name: str) -> bool:
     """Whether a component pays for the task, by its name."""
     return TASK.search(name.removeprefix(COMPONENT).lower()) is not None
+
+
+def task_components(run: RunContext) -> list[str]:
+    """Logged components that pay for the task and are no help, by their names."""
+    return [name for name in run.names(COMPONENT) if is_task(name) and not is_auxiliary(name)]
 
 
 def sides(names: Iterable[str]) -> tuple[list[str], list[str]]:
