@@ -1,7 +1,7 @@
 """Values of options that are words, paths or flags need no validator.
 
-Typer 0.20 and later coerces every value through one whose import costs more than the scan of a log
-of 1,000 rows. Where this typer has no such validator, or keeps it elsewhere, nothing changes.
+Typer (0.29, for one) coerces every value through one whose import costs more than to scan a log of
+1,000 rows. Where a typer has no such validator, or keeps it elsewhere, nothing changes.
 """
 
 from __future__ import annotations

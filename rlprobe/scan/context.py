@@ -5,7 +5,7 @@ The lineage is that of the latest attempt, or of an earlier one as it was when t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -211,8 +211,7 @@ class Context:
     def rollouts(self, step: int) -> tuple[Rollout, ...]:
         """Rollouts of a step, of the attempt that the lineage follows there."""
         found = [item for item in self.run.rollouts(step) if self._goes_on(item)]
-        latest = max((rollout.attempt for rollout in found), default=0)
-        return tuple(rollout for rollout in found if rollout.attempt == latest)
+        return _of_latest(found)
 
     def abandoned_steps(self) -> tuple[int, ...]:
         """Steps from the first one on at which a launch was overtaken, with recorded rollouts."""
@@ -223,8 +222,7 @@ class Context:
         """Rollouts that the latest of the launches recorded that were overtaken by that step."""
         found = [item for item in self.run.rollouts(step) if not self._goes_on(item)]
         found = [item for item in found if self.upto is None or item.attempt <= self.upto]
-        latest = max((rollout.attempt for rollout in found), default=0)
-        return tuple(rollout for rollout in found if rollout.attempt == latest)
+        return _of_latest(found)
 
     def _goes_on(self, rollout: Rollout) -> bool:
         """Whether the launch had not been overtaken when it recorded this."""
@@ -237,6 +235,12 @@ class Context:
         """Let go of the series that are kept."""
         self._kept.clear()
         self._kept_values = 0
+
+
+def _of_latest(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
+    """Those of the latest attempt among them."""
+    latest = max((rollout.attempt for rollout in rollouts), default=0)
+    return tuple(rollout for rollout in rollouts if rollout.attempt == latest)
 
 
 def _of(frame: Frame, rows: BoolArray) -> tuple[IntArray, IntArray]:
