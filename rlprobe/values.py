@@ -145,3 +145,20 @@ class Problem:
 
     path: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Pieces of a log that look like metrics and were not understood.
+
+    Attributes:
+        thing: what the pieces are: `line`, `row`, `cell`, `column`.
+        count: how many.
+        of: how many pieces look like metrics in all, those that were read included.
+        examples: a few of them as they stand in the log, each with its number, from 1.
+    """
+
+    thing: str
+    count: int
+    of: int
+    examples: tuple[tuple[int, str], ...] = ()

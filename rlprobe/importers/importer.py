@@ -12,7 +12,7 @@ from rlprobe.errors import InputError
 from rlprobe.importers.rows import RowTable
 from rlprobe.importers.source import Source
 from rlprobe.importers.steps import STEP_KEYS
-from rlprobe.values import Event, Problem, Rollout
+from rlprobe.values import Event, Problem, Rollout, Unread
 
 _MOST_PROBLEMS = 20
 
@@ -27,6 +27,7 @@ class Reading:
         rank: the rank whose file this is, for files that hold one rank's own metrics.
         run: distinguishes several runs in one file (an mlflow store); empty otherwise.
         notes: assumptions made while reading.
+        unread: what looks like metrics in the file and was not understood.
     """
 
     rows: RowTable = field(default_factory=RowTable)
@@ -39,6 +40,7 @@ class Reading:
     rollouts: Sequence[Rollout] = ()
     notes: Sequence[str] = ()
     problems: Sequence[Problem] = ()
+    unread: Sequence[Unread] = ()
 
 
 class Importer(ABC):

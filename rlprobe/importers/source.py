@@ -44,10 +44,12 @@ class Source:
     Attributes:
         path: where it lies; named in every message.
         name: its name without a compression suffix.
+        step_key: the key that the user wants rows to be numbered by; None: the best one there is.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, step_key: str | None = None) -> None:
         self.path = path
+        self.step_key = step_key
         self.name = path.name
         for suffix in _SUFFIXES:
             self.name = self.name.removesuffix(suffix)
