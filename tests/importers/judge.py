@@ -1,0 +1,138 @@
+"""Whether a log was read as it was written: every number under its name and step, or none at all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rlprobe import naming
+from rlprobe.errors import InputError
+from rlprobe.importers import open_runs
+from rlprobe.store.run import Run
+from tests.importers.tables import Cell, Table
+
+EXACT, REFUSED, SAID, LOST, WRONG = "exact", "refused", "said", "LOST", "WRONG"
+# What a shape tells beside the table: counters, places, and what its prefix has.
+_BESIDE = frozenset(
+    "epoch step global_step iteration train_step training_step pid v_num inner_step step_time "
+    "date time done timestamp total_timesteps training_iteration".split()
+)
+
+
+@dataclass
+class Judgement:
+    """What became of a log.
+
+    Attributes:
+        outcome: `exact`; `refused`, the whole file, with an error that quotes it; `said`, numbers
+            that are missing and counted; `LOST`, missing without a word; `WRONG`.
+        right, missing: how many numbers.
+        faults: the first of them, in words.
+    """
+
+    outcome: str
+    right: int = 0
+    missing: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+def judge(path: Path, table: Table) -> Judgement:
+    """Read a log by the public way and compare it with what was written."""
+    total = sum(len(row) for row in table.rows)
+    try:
+        runs = open_runs(path)
+    except InputError as error:
+        return Judgement(REFUSED, missing=total, faults=[str(error)])
+    if len(runs) != 1:
+        return Judgement(WRONG, faults=[f"{len(runs)} runs"])
+    return _compared(runs[0], table)
+
+
+def _compared(run: Run, table: Table) -> Judgement:
+    aliases = naming.every()[run.info.framework or "generic"]
+    named = {key: _names(key, aliases) for key in table.rows[0]}
+    read = _read(run)
+    faults = _wrong(read, table, named, aliases)
+    missing = [
+        f"{key} at {step}: {cell.text} not read"
+        for step, row in zip(table.steps, table.rows, strict=True)
+        for key, cell in row.items()
+        if not any(name in read.get(step, {}) for name in _columns(read, named[key]))
+        and cell.value != aliases.sentinels.get(aliases.bare(key))
+    ]
+    right = sum(len(row) for row in table.rows) - len(missing)
+    if faults:
+        return Judgement(WRONG, right, len(missing), faults)
+    if not missing:
+        return Judgement(EXACT, right)
+    said = sum(item.count for item in getattr(run.info, "unread", ()))
+    return Judgement(SAID if said else LOST, right, len(missing), missing)
+
+
+def _read(run: Run) -> dict[int, dict[str, float]]:
+    """The numbers that were read, by step and name, the last of each."""
+    frame = run.steps
+    read: dict[int, dict[str, float]] = {int(step): {} for step in frame.step}
+    for name in frame.names:
+        values, logged = frame.load(name)
+        for step, value, there in zip(frame.step, values, logged, strict=True):
+            if there:
+                read[int(step)][name] = float(value)
+    return read
+
+
+def _names(key: str, aliases: naming.Aliases) -> frozenset[str]:
+    """The names under which a key may be found."""
+    plain = key.replace(" ", "_").rstrip(".")
+    generic = naming.every()["generic"]
+    known = {aliases.canonical(key), aliases.canonical(plain), generic.canonical(key)}
+    return frozenset({key, plain, naming.normal(key), *(name for name in known if name)})
+
+
+def _columns(read: dict[int, dict[str, float]], names: frozenset[str]) -> set[str]:
+    every = {name for row in read.values() for name in row}
+    return {name for name in every if _is_one_of(name, names)}
+
+
+def _is_one_of(name: str, names: frozenset[str]) -> bool:
+    """By its whole name, or by the end of one that has its section before it."""
+    return name in names or any(name.endswith(f"/{each}") for each in names)
+
+
+def _wrong(
+    read: dict[int, dict[str, float]],
+    table: Table,
+    named: dict[str, frozenset[str]],
+    aliases: naming.Aliases,
+) -> list[str]:
+    written = dict(zip(table.steps, table.rows, strict=True))
+    faults = []
+    for step, row in read.items():
+        if step not in written:
+            faults += [f"invented: step {step} with {row}"] if row else []
+            continue
+        for name, value in row.items():
+            keys = [key for key, names in named.items() if _is_one_of(name, names)]
+            if not keys and _is_beside(name, value, written[step]):
+                continue
+            if not any(_same(value, written[step][key], aliases, key) for key in keys):
+                texts = [written[step][key].text for key in keys]
+                faults.append(f"{name} at {step}: read {value}, written {texts or 'nowhere'}")
+    return faults
+
+
+def _is_beside(name: str, value: float, row: dict[str, Cell]) -> bool:
+    """What a shape has beside the table: a counter, or the spread of a number."""
+    spreads = {cell.spread for cell in row.values()}
+    return naming.normal(name.rpartition("/")[2]) in _BESIDE or value in spreads
+
+
+def _same(value: float, cell: Cell, aliases: naming.Aliases, key: str) -> bool:
+    factor, offset = aliases.transforms.get(aliases.bare(key), (1.0, 0.0))
+    return any(
+        (math.isnan(value) and math.isnan(wanted))
+        or value == wanted
+        or abs(value - wanted) <= 1e-9 * abs(wanted)
+        for wanted in (cell.value, cell.value * factor + offset)
+    )
