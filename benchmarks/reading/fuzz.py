@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from tests.importers.judge import EXACT, LOST, REFUSED, SAID, WRONG, judge
+from tests.importers.judge import EXACT, LOST, REFUSED, SAID, WRONG, Judgement, judge
 from tests.importers.shapes import SHAPES, Log, log
 
 _OUTCOMES = (EXACT, SAID, REFUSED, LOST, WRONG)
@@ -44,8 +44,7 @@ def trial(seed: int, shape: str | None, folder: Path) -> Trial:
     try:
         result = judge(path, made.table)
     except Exception as error:
-        faults = (f"{type(error).__name__}: {error}",)
-        return Trial(seed, made.shape, WRONG, made.decorations, faults, len(made.text))
+        result = Judgement(WRONG, faults=[f"{type(error).__name__}: {error}"])
     faults = tuple(result.faults[:4])
     return Trial(seed, made.shape, result.outcome, made.decorations, faults, len(made.text))
 
@@ -62,7 +61,7 @@ def _batch(task: tuple[int, int, str | None]) -> list[Trial]:
 
 
 def _memory() -> str | None:
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - small files, by the thousand
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def trials(first: int, count: int, shape: str | None, jobs: int) -> Iterator[Trial]:
@@ -87,7 +86,9 @@ def table(done: Iterable[Trial], by: str = "shape") -> str:
         names = [each.shape] if by == "shape" else each.decorations or ("plain",)
         for name in (*names, "all"):
             counts.setdefault(name, Counter())[each.outcome] += 1
-    head = f"| {by} | n | " + " | ".join(_OUTCOMES) + " | exact |\n|" + "---|" * (len(_OUTCOMES) + 3)
+    head = (
+        f"| {by} | n | " + " | ".join(_OUTCOMES) + " | exact |\n|" + "---|" * (len(_OUTCOMES) + 3)
+    )
     lines = [head]
     for name in sorted(counts, key=lambda name: (name == "all", name)):
         of = counts[name]

@@ -14,7 +14,7 @@ def garage() -> Sample:
 
     def block(n: int) -> str:
         rule = f"{'-' * 32}  {'-' * 12}"
-        rows = {
+        rows: dict[str, float] = {
             "Evaluation/AverageReturn": returns[n],
             "Evaluation/Iteration": n,
             "Evaluation/NumEpisodes": 40 + n,
@@ -43,7 +43,10 @@ def rlpyt() -> Sample:
 
     def block(n: int) -> str:
         stamp = f"2019-10-0{n + 1} 10:11:12.123456  |"
-        rows = {"Diagnostics/Iteration": n, "Diagnostics/CumSteps": 20000 * (n + 1)}
+        rows: dict[str, float] = {
+            "Diagnostics/Iteration": n,
+            "Diagnostics/CumSteps": 20000 * (n + 1),
+        }
         rows |= {"ReturnAverage": returns[n], "gradNormAverage": norm[n], "lossAverage": 0.0125}
         table = "\n".join(f"{stamp} {key:<26}{value}" for key, value in rows.items())
         rule = f"2019-10-0{n + 1} 10:11:12.123456  {'-' * 24}  {'-' * 10}"
@@ -116,7 +119,7 @@ def baselines() -> Sample:
     returns, critic = column(-412.5, 20.25, 4), column(1.125, 0.0625, 4)
 
     def block(n: int) -> str:
-        rows = {"rollout/return": returns[n], "total/steps": 2000 * (n + 1)}
+        rows: dict[str, float] = {"rollout/return": returns[n], "total/steps": 2000 * (n + 1)}
         rows |= {"train/loss_critic": critic[n], "train/loss_actor": -187.25, "total/epochs": n + 1}
         body = "\n".join(f"| {key:<24}| {value:<10} |" for key, value in rows.items())
         return f"{'-' * 40}\n{body}\n{'-' * 40}"
@@ -152,8 +155,8 @@ def torchforge() -> Sample:
     def block(n: int) -> str:
         return (
             f"=== [global_logger_fF8h_r0] - METRICS STEP {n + 1} ===\n"
-            f"  rl_trainer/loss: {loss[n]}\n  reward/evaluate_response/avg_total_reward: {reward[n]}"
-            f"\n  main/rollout/std_advantage: 0.93125\n{'=' * 30}\n"
+            f"  rl_trainer/loss: {loss[n]}\n  reward/evaluate_response/avg_total_reward: "
+            f"{reward[n]}\n  main/rollout/std_advantage: 0.93125\n{'=' * 30}\n"
         )
 
     values = {

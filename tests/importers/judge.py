@@ -1,4 +1,4 @@
-"""Whether a log was read as it was written: every number under its name and step, or none at all."""
+"""Whether a log was read as it was written: every number under its name and step."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from tests.importers.tables import Cell, Table
 
 EXACT, REFUSED, SAID, LOST, WRONG = "exact", "refused", "said", "LOST", "WRONG"
 # What a shape tells beside the table: counters, places, and what its prefix has.
-_BESIDE = frozenset(
-    "epoch step global_step iteration train_step training_step pid v_num inner_step step_time "
-    "date time done timestamp total_timesteps training_iteration".split()
-)
+_BESIDE = "epoch step global_step iteration train_step training_step pid v_num step_time date time "
+_BESIDE += "done timestamp total_timesteps training_iteration"
 
 
 @dataclass
@@ -125,7 +123,7 @@ def _wrong(
 def _is_beside(name: str, value: float, row: dict[str, Cell]) -> bool:
     """What a shape has beside the table: a counter, or the spread of a number."""
     spreads = {cell.spread for cell in row.values()}
-    return naming.normal(name.rpartition("/")[2]) in _BESIDE or value in spreads
+    return naming.normal(name.rpartition("/")[2]) in _BESIDE.split() or value in spreads
 
 
 def _same(value: float, cell: Cell, aliases: naming.Aliases, key: str) -> bool:

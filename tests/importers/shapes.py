@@ -14,8 +14,8 @@ _NOISE = (
     "",
     "2024-05-01 10:11:12,345 INFO Saving checkpoint to /data/run-7/checkpoint-200",
     "2024-05-01 10:11:12 [WARNING] slow data loader, see https://example.com/a?b=3",
-    "/usr/lib/python3.11/site-packages/torch/utils/checkpoint.py:87: UserWarning: None of the inputs "
-    "have requires_grad=True",
+    "/usr/lib/python3.11/site-packages/torch/utils/checkpoint.py:87: UserWarning: None of the "
+    "inputs have requires_grad=True",
     "The answer is 42. So we add 3 and 4 to get 7, and then 7 * 6 = 42.",
     "<think>If x is 12 then y must be 5, since 12 + 5 = 17.</think> <answer>17</answer>",
     "Loading checkpoint shards: done",
@@ -97,7 +97,10 @@ def _coloured(lines: list[str], shape: Shape, random: Random, done: list[str]) -
     done.append("colour")
     if random.random() < 0.5:
         return [f"\x1b[36m{line}\x1b[0m" for line in lines]
-    return [line.replace(": ", ": \x1b[1;32m", 1) + "\x1b[0m" if ": " in line else line for line in lines]
+    return [
+        line.replace(": ", ": \x1b[1;32m", 1) + "\x1b[0m" if ": " in line else line
+        for line in lines
+    ]
 
 
 def _cut(lines: list[str], shape: Shape, random: Random, done: list[str]) -> list[str]:
@@ -106,7 +109,5 @@ def _cut(lines: list[str], shape: Shape, random: Random, done: list[str]) -> lis
         return lines
     done.append("wrap")
     width, stripped = random.randint(40, 200), random.random() < 0.5
-    pieces = [
-        line[at : at + width] for line in lines for at in range(0, max(len(line), 1), width)
-    ]
+    pieces = [line[at : at + width] for line in lines for at in range(0, max(len(line), 1), width)]
     return [piece.rstrip(" ") for piece in pieces] if stripped else pieces

@@ -44,7 +44,10 @@ def panel_with_sections(table: Table, random: Random) -> list[Block]:
 @shape(_PANEL, _LINED)
 def barred_lines(table: Table, random: Random) -> list[Block]:
     """`2020-12-08 21:40:50.116  | loss/Average   0.5` with the iteration among them (rllab)."""
-    key, stamp = random.choice(["Iteration", "Diagnostics/Iteration", "Itr"]), "2020-12-08 21:40:50.116 "
+    key, stamp = (
+        random.choice(["Iteration", "Diagnostics/Iteration", "Itr"]),
+        "2020-12-08 21:40:50.116 ",
+    )
     blocks = []
     for n, row in rows_of(table):
         rows = [(key, str(n)), *((name, cell.number) for name, cell in row.items())]
@@ -158,7 +161,9 @@ def fixed_width_table(table: Table, random: Random) -> list[Block]:
     cells = _cells(table, random)
     wide = max(len(text) for row in cells for text in row) + 2
     left = random.random() < 0.5
-    return [["".join(f"{text:<{wide}}" if left else f"{text:>{wide}}" for text in row)] for row in cells]
+    return [
+        ["".join(f"{text:<{wide}}" if left else f"{text:>{wide}}" for text in row)] for row in cells
+    ]
 
 
 @shape(Manner(("plain", "slashed", "unknown", "spaced")), frozenset({"prefix"}))
@@ -205,6 +210,14 @@ def yaml_block(table: Table, random: Random) -> list[Block]:
     ]
 
 
+_HEADINGS = (
+    "Step {n}/{most}",
+    "=== METRICS STEP {n} ===",
+    "                            Learning iteration {n}/{most}",
+    "========== Step {n} ==========",
+    "[Step {n}]",
+    "Step {n}:",
+)
 _UNDER = Manner(WORDY, units=True, grouped=True, spread=True)
 
 
@@ -212,19 +225,15 @@ _UNDER = Manner(WORDY, units=True, grouped=True, spread=True)
 def lines_under_heading(table: Table, random: Random) -> list[Block]:
     """`Step 3/90`, then `  loss: 0.5` on a line of its own for each name."""
     most = table.steps[-1] + 90
-    heading = random.choice(
-        [
-            lambda n: f"Step {n}/{most}",
-            lambda n: f"=== METRICS STEP {n} ===",
-            lambda n: f"Learning iteration {n}/{most}".center(80),
-            lambda n: f"========== Step {n} ==========",
-            lambda n: f"[Step {n}]",
-            lambda n: f"Step {n}:",
-        ]
+    heading = random.choice(_HEADINGS)
+    lead, after = random.choice(
+        [("  ", ": "), ("  • ", ": "), ("- ", ": "), ("\t", " = "), ("", ": ")]
     )
-    lead, after = random.choice([("  ", ": "), ("  • ", ": "), ("- ", ": "), ("\t", " = "), ("", ": ")])
     return [
-        [heading(n), *(f"{lead}{key}{after}{cell.text}" for key, cell in row.items())]
+        [
+            heading.format(n=n, most=most),
+            *(f"{lead}{key}{after}{cell.text}" for key, cell in row.items()),
+        ]
         for n, row in rows_of(table)
     ]
 
@@ -282,7 +291,10 @@ def grouped_panel(table: Table, random: Random) -> list[Block]:
     for n, row in rows_of(table):
         text = " | ".join(f"{key}: {cell.number}" for key, cell in row.items())
         inner = max(len(text) + 14, 40)
-        lines = [f"│  {'other':<8} {text:<{inner - 11}}│", f"│  {'time':<8} {f'training_step: {n}':<{inner - 11}}│"]
+        lines = [
+            f"│  {'other':<8} {text:<{inner - 11}}│",
+            f"│  {'time':<8} {f'training_step: {n}':<{inner - 11}}│",
+        ]
         blocks.append([f"╭{' Metrics ':─^{inner}}╮", *lines, f"╰{'─' * inner}╯"])
     return blocks
 

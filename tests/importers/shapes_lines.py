@@ -53,25 +53,27 @@ def rows_of(table: Table) -> list[tuple[int, Row]]:
     return list(zip(table.steps, table.rows, strict=True))
 
 
+_STEPS = (
+    "step: {n}",
+    "step {n}",
+    "step={n}",
+    "Step {n}",
+    "Step: {n}",
+    "step {n}/{most}",
+    "Step {n:5d}/{most}",
+    "iter {n}",
+    "iteration {n}",
+    "global_step={n}",
+    "global step {n}",
+    "train step: {n}",
+    "step {n:06d}",
+)
+
+
 def _step(random: Random, last: int) -> Callable[[int], str]:
     """How the lines of one log tell their step."""
-    most = last + random.randint(0, 5000)
-    forms: list[Callable[[int], str]] = [
-        lambda n: f"step: {n}",
-        lambda n: f"step {n}",
-        lambda n: f"step={n}",
-        lambda n: f"Step {n}",
-        lambda n: f"Step: {n}",
-        lambda n: f"step {n}/{most}",
-        lambda n: f"Step {n:5d}/{most}",
-        lambda n: f"iter {n}",
-        lambda n: f"iteration {n}",
-        lambda n: f"global_step={n}",
-        lambda n: f"global step {n}",
-        lambda n: f"train step: {n}",
-        lambda n: f"step {n:06d}",
-    ]
-    return random.choice(forms)
+    most, form = last + random.randint(0, 5000), random.choice(_STEPS)
+    return lambda n: form.format(n=n, most=most)
 
 
 def _joined(table: Table, random: Random, between: str, after: str) -> list[Block]:
@@ -120,7 +122,9 @@ def colon_blanks(table: Table, random: Random) -> list[Block]:
 @shape(Manner(units=True))
 def equals(table: Table, random: Random) -> list[Block]:
     """`step=3, loss=0.5, lr=1e-4`."""
-    return _joined(table, random, random.choice([", ", " ", "; ", ","]), random.choice(["=", " = "]))
+    return _joined(
+        table, random, random.choice([", ", " ", "; ", ","]), random.choice(["=", " = "])
+    )
 
 
 @shape(Manner(("plain", "slashed", "numbered", "unknown", "dotted", "dashed")))
@@ -219,7 +223,10 @@ def dictionary(table: Table, random: Random) -> list[Block]:
 @shape(_DICT)
 def dictionary_behind_step(table: Table, random: Random) -> list[Block]:
     """`Global step 3: {'loss': 0.5}` (OpenRLHF, slime)."""
-    name, how = random.choice(["Global step", "step", "Step", "rollout"]), random.choice(["f", "numpy"])
+    name, how = (
+        random.choice(["Global step", "step", "Step", "rollout"]),
+        random.choice(["f", "numpy"]),
+    )
     return [[f"{name} {n}: {{{', '.join(_pairs(row, how))}}}"] for n, row in rows_of(table)]
 
 
@@ -249,16 +256,16 @@ def _json(row: Row) -> list[str]:
 @shape(Manner(("slashed", "plain", "numbered", "unknown")), ANY - {"first"})
 def tag_value_step(table: Table, random: Random) -> list[Block]:
     """`losses/value_loss 0.5 2048`: a scalar of TensorBoard as it is printed."""
-    return [
-        [f"{key} {cell.number} {n}" for key, cell in row.items()] for n, row in rows_of(table)
-    ]
+    return [[f"{key} {cell.number} {n}" for key, cell in row.items()] for n, row in rows_of(table)]
 
 
 _BAR = frozenset({"noise", "colour"})
 
 
 def _speed(random: Random) -> str:
-    return f"[00:{random.randint(10, 59)}<03:{random.randint(10, 59)}, {random.uniform(1, 9):5.2f}it/s"
+    return (
+        f"[00:{random.randint(10, 59)}<03:{random.randint(10, 59)}, {random.uniform(1, 9):5.2f}it/s"
+    )
 
 
 @shape(Manner(("plain", "unknown", "numbered", "slashed")), _BAR)
@@ -298,7 +305,7 @@ def keras_bar(table: Table, random: Random) -> list[Block]:
         blocks.append(
             [
                 f"Epoch {n}/{table.steps[-1] + 3}",
-                f"{most}/{most} {bar} - {random.randint(1, 90)}s {random.randint(1, 9)}ms/step - {shown}",
+                f"{most}/{most} {bar} - {random.randint(1, 9)}s {n % 9 + 1}ms/step - {shown}",
             ]
         )
     return blocks
