@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,8 +36,12 @@ class Judgement:
     faults: list[str] = field(default_factory=list)
 
 
-def judge(path: Path, table: Table) -> Judgement:
-    """Read a log by the public way and compare it with what was written."""
+def judge(path: Path, table: Table, *, beside: bool = False) -> Judgement:
+    """Read a log by the public way and compare it with what was written.
+
+    Args:
+        beside: whether the log holds other numbers beside the table.
+    """
     total = sum(len(row) for row in table.rows)
     try:
         runs = open_runs(path)
@@ -44,14 +49,14 @@ def judge(path: Path, table: Table) -> Judgement:
         return Judgement(REFUSED, missing=total, faults=[str(error)])
     if len(runs) != 1:
         return Judgement(WRONG, faults=[f"{len(runs)} runs"])
-    return _compared(runs[0], table)
+    return _compared(runs[0], table, beside=beside)
 
 
-def _compared(run: Run, table: Table) -> Judgement:
+def _compared(run: Run, table: Table, *, beside: bool) -> Judgement:
     aliases = naming.every()[run.info.framework or "generic"]
     named = {key: _names(key, aliases) for key in table.rows[0]}
     read = _read(run)
-    faults = _wrong(read, table, named, aliases)
+    faults = _wrong(read, table, named, aliases, beside=beside)
     missing = [
         f"{key} at {step}: {cell.text} not read"
         for step, row in zip(table.steps, table.rows, strict=True)
@@ -82,10 +87,11 @@ def _read(run: Run) -> dict[int, dict[str, float]]:
 
 def _names(key: str, aliases: naming.Aliases) -> frozenset[str]:
     """The names under which a key may be found."""
-    plain = key.replace(" ", "_").rstrip(".")
-    generic = naming.every()["generic"]
-    known = {aliases.canonical(key), aliases.canonical(plain), generic.canonical(key)}
-    return frozenset({key, plain, naming.normal(key), *(name for name in known if name)})
+    bare = re.sub(r"\s?\([^()]*\)$", "", key)  # without the unit that stands in it
+    forms = {key, bare, key.rstrip("."), key.replace(" ", "_").rstrip("."), naming.normal(key)}
+    tables = (aliases, naming.every()["generic"])
+    known = {table.canonical(form) for table in tables for form in forms}
+    return frozenset({*forms, *(name for name in known if name)})
 
 
 def _columns(read: dict[int, dict[str, float]], names: frozenset[str]) -> set[str]:
@@ -103,6 +109,8 @@ def _wrong(
     table: Table,
     named: dict[str, frozenset[str]],
     aliases: naming.Aliases,
+    *,
+    beside: bool,
 ) -> list[str]:
     written = dict(zip(table.steps, table.rows, strict=True))
     faults = []
@@ -112,7 +120,7 @@ def _wrong(
             continue
         for name, value in row.items():
             keys = [key for key, names in named.items() if _is_one_of(name, names)]
-            if not keys and _is_beside(name, value, written[step]):
+            if not keys and (beside or _is_beside(name, value, written[step])):
                 continue
             if not any(_same(value, written[step][key], aliases, key) for key in keys):
                 texts = [written[step][key].text for key in keys]

@@ -63,9 +63,17 @@ def log(random: Random, name: str | None = None) -> Log:
     lines = [line for block in blocks for line in block]
     lines = _coloured(lines, shape, random, done)
     lines = _cut(lines, shape, random, done)
-    end = random.choice(["\n", "\n", "\n", "\r\n"])
-    done += ["crlf"] if end == "\r\n" else []
+    end = random.choice(["\n", "\n", "\n", "\r\n", "\r" if "return" in shape.carries else "\n"])
+    done += [{"\r\n": "crlf", "\r": "return"}[end]] if end != "\n" else []
     return Log(shape.name, end.join(lines) + random.choice([end, ""]), table, tuple(done))
+
+
+def plain(random: Random, name: str) -> Log:
+    """A random table in a shape, and nothing else."""
+    shape = SHAPES[name]
+    table = tables.table(random, shape.manner)
+    lines = [line for block in shape.render(table, random) for line in block]
+    return Log(name, "\n".join(lines) + "\n", table, ())
 
 
 def _prefixed(blocks: list[Block], shape: Shape, random: Random, done: list[str]) -> list[Block]:

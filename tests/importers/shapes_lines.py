@@ -21,7 +21,7 @@ class Shape:
     Attributes:
         manner: the names and numbers that it can carry.
         carries: which decorations make sense: `prefix`, `first` (a prefix before the first line of
-            a row only), `noise`, `wrap`, `colour`.
+            a row only), `noise`, `wrap`, `colour`, `return` (carriage returns between the lines).
     """
 
     name: str
@@ -259,7 +259,7 @@ def tag_value_step(table: Table, random: Random) -> list[Block]:
     return [[f"{key} {cell.number} {n}" for key, cell in row.items()] for n, row in rows_of(table)]
 
 
-_BAR = frozenset({"noise", "colour"})
+_BAR = frozenset({"noise", "colour", "return"})
 
 
 def _speed(random: Random) -> str:
@@ -282,7 +282,7 @@ def bar_postfix(table: Table, random: Random) -> list[Block]:
     ]
 
 
-@shape(Manner(("plain", "unknown", "numbered")), frozenset({"noise"}))
+@shape(Manner(("plain", "unknown", "numbered")), _BAR)
 def bar_before(table: Table, random: Random) -> list[Block]:
     """`[loss: 0.5, kl: 0.1]:  30%|███  | 3/10 [00:10<00:20, 1.2it/s]`: a description of metrics."""
     most = table.steps[-1] + 10
@@ -311,7 +311,7 @@ def keras_bar(table: Table, random: Random) -> list[Block]:
     return blocks
 
 
-@shape(Manner(("plain", "unknown", "slashed")), frozenset({"noise"}))
+@shape(Manner(("plain", "unknown", "slashed")), _BAR)
 def lightning_bar(table: Table, random: Random) -> list[Block]:
     """`Epoch 0:  30%|███  | 3/10 [00:10<00:00, 4.5it/s, v_num=0, loss=0.5]`."""
     most = table.steps[-1] + 10
