@@ -16,10 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from tests.importers.judge import EXACT, LOST, REFUSED, SAID, WRONG, Judgement, judge
+from tests.importers.judge import (
+    EXACT,
+    LOST,
+    MUTE,
+    OVERSAID,
+    REFUSED,
+    SAID,
+    WRONG,
+    Judgement,
+    judge,
+)
 from tests.importers.shapes import SHAPES, Log, log
 
-_OUTCOMES = (EXACT, SAID, REFUSED, LOST, WRONG)
+_OUTCOMES = (EXACT, OVERSAID, SAID, REFUSED, MUTE, LOST, WRONG)
 _BATCH = 200
 _KEPT = 3  # of each shape, outcome and set of decorations
 

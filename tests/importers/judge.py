@@ -13,7 +13,8 @@ from rlprobe.importers import open_runs
 from rlprobe.store.run import Run
 from tests.importers.tables import Cell, Table
 
-EXACT, REFUSED, SAID, LOST, WRONG = "exact", "refused", "said", "LOST", "WRONG"
+EXACT, SAID, REFUSED = "exact", "said", "refused"
+OVERSAID, MUTE, LOST, WRONG = "oversaid", "mute", "LOST", "WRONG"
 # What a shape tells beside the table: counters, places, and what its prefix has.
 _BESIDE = "epoch step global_step iteration train_step training_step pid v_num step_time date time "
 _BESIDE += "done timestamp total_timesteps training_iteration"
@@ -24,8 +25,9 @@ class Judgement:
     """What became of a log.
 
     Attributes:
-        outcome: `exact`; `refused`, the whole file, with an error that quotes it; `said`, numbers
-            that are missing and counted; `LOST`, missing without a word; `WRONG`.
+        outcome: `exact`; `oversaid`, the same, but lines are said to be unread; `said`, numbers
+            that are missing, their rows counted; `refused`, the whole file, with an error that
+            quotes a line of it; `mute`, the same without; `LOST`, missing without a word; `WRONG`.
         right, missing: how many numbers.
         faults: the first of them, in words.
     """
@@ -46,7 +48,8 @@ def judge(path: Path, table: Table, *, beside: bool = False) -> Judgement:
     try:
         runs = open_runs(path)
     except InputError as error:
-        return Judgement(REFUSED, missing=total, faults=[str(error)])
+        quotes = _quotes(str(error), path.read_text(encoding="utf-8"))
+        return Judgement(REFUSED if quotes else MUTE, missing=total, faults=[str(error)])
     if len(runs) != 1:
         return Judgement(WRONG, faults=[f"{len(runs)} runs"])
     return _compared(runs[0], table, beside=beside)
@@ -58,7 +61,7 @@ def _compared(run: Run, table: Table, *, beside: bool) -> Judgement:
     read = _read(run)
     faults = _wrong(read, table, named, aliases, beside=beside)
     missing = [
-        f"{key} at {step}: {cell.text} not read"
+        (step, f"{key} at {step}: {cell.text} not read")
         for step, row in zip(table.steps, table.rows, strict=True)
         for key, cell in row.items()
         if not any(name in read.get(step, {}) for name in _columns(read, named[key]))
@@ -67,10 +70,20 @@ def _compared(run: Run, table: Table, *, beside: bool) -> Judgement:
     right = sum(len(row) for row in table.rows) - len(missing)
     if faults:
         return Judgement(WRONG, right, len(missing), faults)
+    unread = getattr(run.info, "unread", ())
+    said = sum(item.count for item in unread)
     if not missing:
-        return Judgement(EXACT, right)
-    said = sum(item.count for item in getattr(run.info, "unread", ()))
-    return Judgement(SAID if said else LOST, right, len(missing), missing)
+        return Judgement(OVERSAID if said else EXACT, right, faults=[str(item) for item in unread])
+    enough = said >= len({step for step, _ in missing})
+    faults = [fault for _, fault in missing] + [str(item) for item in unread]
+    return Judgement(SAID if enough else LOST, right, len(missing), faults)
+
+
+def _quotes(message: str, text: str) -> bool:
+    """Whether an error shows some line of the log that it is about."""
+    lines = (" ".join(line.split())[:24] for line in text.splitlines())
+    shown = " ".join(message.split())
+    return any(len(line) > 5 and line in shown for line in lines)
 
 
 def _read(run: Run) -> dict[int, dict[str, float]]:
