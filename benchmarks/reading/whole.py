@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +21,21 @@ from rlprobe.importers import open_runs
 from rlprobe.store.run import Run
 
 _SHOWN = 12
-_SCALES = (1.0, 1e-3, 1e-2, -1.0)  # milliseconds, percentages, negative entropy
+_SCALES = (1.0, 1e-3, 1e-2, -1.0, 1e-9)  # milliseconds, percentages, minus entropy, bytes in GB
+# What looks like metrics and is none, by its line or its name.
+_REASONS = {
+    "summary of the whole run": re.compile(
+        r"train_runtime|train_loss$|train_(?:samples|steps)_per_second|total_flos|^init_kl_coef$"
+    ),
+    "configuration": re.compile(
+        r"\.{5,}|(?:^|\s)--[a-z]|\bcmd = |pid=\d+\)\s+'|^\+ |max_new_tokens|^\W*[\"'][\w-]+[\"']\s*: *[\w.{-]+,?$|=None|_step$"
+    ),
+    "warning, or a word to people": re.compile(
+        r"Warning\b|WARNING|Unsloth:|<progress|generation_config|^\S* ?File \"|padded vocab"
+    ),
+    "an overflow, told as a step that was skipped": re.compile(r"OVERFLOW!|Overflow detected"),
+    "text of the policy": re.compile(r"Generated answers:|<think>|<answer>"),
+}
 
 
 @dataclass
@@ -80,7 +96,13 @@ def report(path: Path) -> tuple[bool, list[str]]:
     if has.error:
         return False, [head, f"    refused: {has.error[:300]}"]
     missing = _missing_in_table(holds, has) + _missing_in_text(holds, has)
-    return not missing, [head, *missing]
+    whole = not any(line.startswith("    !") for line in missing)
+    return whole, [head, *missing]
+
+
+def _explained(text: str) -> str:
+    """What a line or a column is that looks like metrics and is none; empty if it may be some."""
+    return next((why for why, pattern in _REASONS.items() if pattern.search(text)), "")
 
 
 def _missing_in_table(holds: Held, has: Read) -> list[str]:
@@ -89,16 +111,13 @@ def _missing_in_table(holds: Held, has: Read) -> list[str]:
         name: sum(not _is_read(value, has) for value in values)
         for name, values in holds.columns.items()
     }
-    shown = [
-        f"{name} ({count:,} of {len(holds.columns[name]):,})"
-        for name, count in sorted(gone.items())
-        if count
-    ]
-    return (
-        [f"    {len(shown)} columns with numbers not read: {', '.join(shown[:40])}"]
-        if shown
-        else []
-    )
+    lines: list[str] = []
+    for name, count in sorted(gone.items()):
+        why = _explained(name)
+        if count:
+            of = len(holds.columns[name])
+            lines.append(f"    {why or '!'}: {name}, {count:,} of {of:,} numbers not read")
+    return lines
 
 
 def _missing_in_text(holds: Held, has: Read) -> list[str]:
@@ -113,16 +132,15 @@ def _missing_in_text(holds: Held, has: Read) -> list[str]:
         if lost:
             gone.append((len(lost), len(found), *lost[0]))
     gone.sort(key=lambda each: -each[0])
-    total = sum(each[0] for each in gone)
-    lines = [
-        f"    {count:,} of {of:,} lines, e.g. {number}: {line[:220]}"
-        for count, of, number, line in gone[:_SHOWN]
-    ]
-    return (
-        [f"    {total:,} of {holds.rows:,} lines hold numbers that were not read", *lines]
-        if gone
-        else []
-    )
+    lines = []
+    reasons: Counter[str] = Counter()
+    for count, of, number, line in gone:
+        why = _explained(line)
+        reasons[why or "!"] += count
+        if not why and len(lines) < _SHOWN:
+            lines.append(f"      {count:,} of {of:,} lines, e.g. {number}: {line[:220]}")
+    told = [f"    {why}: {count:,} of {holds.rows:,} lines" for why, count in reasons.items()]
+    return [*told, *lines]
 
 
 def _is_read(value: float, has: Read) -> bool:

@@ -88,7 +88,7 @@ def _quotes(message: str, text: str) -> bool:
 
 def _read(run: Run) -> dict[int, dict[str, float]]:
     """The numbers that were read, by step and name, the last of each."""
-    frame = run.steps
+    frame = run.steps if len(run.steps) else run.ranks
     read: dict[int, dict[str, float]] = {int(step): {} for step in frame.step}
     for name in frame.names:
         values, logged = frame.load(name)

@@ -81,6 +81,12 @@ def _prefixed(blocks: list[Block], shape: Shape, random: Random, done: list[str]
         done.append("first")
         lead = random.choice(_FIRST)
         blocks = [[lead + block[0], *block[1:]] for block in blocks]
+    single = all(len(block) == 1 for block in blocks)
+    if "prefix" in shape.carries and single and random.random() < 0.08:
+        done.append("ranks")  # every rank prints the same
+        return [
+            [f"[rank{rank}]: {block[0]}"] for block in blocks for rank in random.sample(range(4), 4)
+        ]
     if "prefix" in shape.carries and random.random() < 0.2:
         done.append("prefix")
         lead = random.choice(_EVERY)

@@ -282,6 +282,19 @@ def bar_postfix(table: Table, random: Random) -> list[Block]:
     ]
 
 
+@shape(_DICT, frozenset({"noise", "return"}))
+def dictionary_at_bar(table: Table, random: Random) -> list[Block]:
+    """A bar, then the dict of the step at which it stands (the Trainer's `tqdm.write`)."""
+    most, how = table.steps[-1] + 10, random.choice(["float", "quoted"])
+    first = table.steps[0] or table.steps[1]
+    table.steps[:] = [first + n - table.steps[0] for n in table.steps]  # no dict at 0
+    blocks = []
+    for n, row in rows_of(table):
+        bar = f"{100 * n // most:3d}%|███▏      | {n}/{most} {_speed(random)}]"
+        blocks.append([bar, "{" + ", ".join([*_pairs(row, how), f"'epoch': {n / most:.2f}"]) + "}"])
+    return blocks
+
+
 @shape(Manner(("plain", "unknown", "numbered")), _BAR)
 def bar_before(table: Table, random: Random) -> list[Block]:
     """`[loss: 0.5, kl: 0.1]:  30%|███  | 3/10 [00:10<00:20, 1.2it/s]`: a description of metrics."""
