@@ -28,7 +28,8 @@ _REASONS = {
         r"train_runtime|train_loss$|train_(?:samples|steps)_per_second|total_flos|^init_kl_coef$"
     ),
     "configuration": re.compile(
-        r"\.{5,}|(?:^|\s)--[a-z]|\bcmd = |pid=\d+\)\s+'|^\+ |max_new_tokens|^\W*[\"'][\w-]+[\"']\s*: *[\w.{-]+,?$|=None|_step$"
+        r"\.{5,}|(?:^|\s)--[a-z]|\bcmd = |pid=\d+\)\s+'|^\+ |max_new_tokens|=None|_step$|"
+        r"^\W*[\"'][\w-]+[\"']\s*: *[\w.{-]+,?$"
     ),
     "warning, or a word to people": re.compile(
         r"Warning\b|WARNING|Unsloth:|<progress|generation_config|^\S* ?File \"|padded vocab"
