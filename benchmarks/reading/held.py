@@ -27,6 +27,15 @@ _PAIR = re.compile(
     rf"(?P<key>[A-Za-z_][\w./@ ()%-]{{0,60}}?)['\"]?\s*(?:[:=│|]+\s*|\s+)['\"(\[]*"
     rf"(?:np\.float\d+\(|tensor\()?(?P<number>{_NUMBER})(?![\w.])"
 )
+# A name, a sign between and a number: a metric of any name, where lines like it come again.
+_LABELLED = re.compile(
+    rf"(?<![\w./:-])(?P<key>[A-Za-z_][\w./@()%-]*(?: [A-Za-z][\w./()%-]*){{0,3}})['\"]?\s*[:=│]\s*"
+    rf"(?P<number>{_NUMBER})(?![\w.:/-])"
+)
+_NO_METRIC = re.compile(
+    r"\b(?:eta|pid|time stamp|rank|seed|port|line|version|Rank|ip)$", re.IGNORECASE
+)
+_AGAIN = 3
 _DIGITS = re.compile(r"[-+]?\d[\d.,:eE+-]*|\bnan\b|\binf\b")
 _LONGEST = 20_000
 
@@ -173,18 +182,32 @@ def _notebook(document: dict[str, Any]) -> str:
 
 def _text(text: str, kind: str) -> Held:
     found = Held(kind)
+    other: dict[str, list[tuple[int, str, list[float]]]] = {}
     for number, printed in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         line = _ANSI.sub("", printed[:_LONGEST])
-        if not _WORD.search(line):
-            continue
-        numbers = [
-            _float(match["number"]) for match in _PAIR.finditer(line) if _WORD.search(match["key"])
-        ]
-        if numbers:
+        named, labelled = _numbers(line)
+        if named or labelled:
             template = " ".join(_DIGITS.sub("#", line).split())[:160]
-            found.lines.setdefault(template, []).append((number, line.strip(), numbers))
+            of = found.lines if named else other
+            of.setdefault(template, []).append((number, line.strip(), named + labelled))
+    found.lines |= {template: some for template, some in other.items() if len(some) >= _AGAIN}
     found.rows = sum(map(len, found.lines.values()))
     return found
+
+
+def _numbers(line: str) -> tuple[list[float], list[float]]:
+    """Numbers with the name of a metric, and those that have any name and a sign between."""
+    named = [
+        _float(match["number"])
+        for match in (_PAIR.finditer(line) if _WORD.search(line) else ())
+        if _WORD.search(match["key"])
+    ]
+    labelled = [
+        _float(match["number"])
+        for match in _LABELLED.finditer(line)
+        if not _NO_METRIC.search(match["key"])
+    ]
+    return named, labelled
 
 
 def _float(text: str) -> float:

@@ -133,7 +133,7 @@ def _missing_in_text(holds: Held, has: Read) -> list[str]:
         if lost:
             gone.append((len(lost), len(found), *lost[0]))
     gone.sort(key=lambda each: -each[0])
-    lines = []
+    lines: list[str] = []
     reasons: Counter[str] = Counter()
     for count, of, number, line in gone:
         why = _explained(line)
