@@ -81,7 +81,7 @@ def _prefixed(blocks: list[Block], shape: Shape, random: Random, done: list[str]
         done.append("first")
         lead = random.choice(_FIRST)
         blocks = [[lead + block[0], *block[1:]] for block in blocks]
-    single = all(len(block) == 1 for block in blocks)
+    single = all(len(block) == 1 for block in blocks) and "table" not in shape.name
     if "prefix" in shape.carries and single and random.random() < 0.08:
         done.append("ranks")  # every rank prints the same
         return [
