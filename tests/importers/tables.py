@@ -82,11 +82,12 @@ class Manner:
 
 
 def table(random: Random, manner: Manner) -> Table:
-    """A table of one to six names and two to six steps."""
+    """A table of one to six names and two to six steps; now and then of many."""
     names = _names(random, manner, random.randint(manner.least, 6))
     every = random.choice([1, 1, 1, 2, 5, 10, 50, 100])
     first = random.choice([0, 1, every, every * random.randint(1, 40)])
-    steps = [first + every * place for place in range(random.randint(2, 6))]
+    count = random.randint(40, 120) if random.random() < 0.03 else random.randint(2, 6)
+    steps = [first + every * place for place in range(count)]
     columns = {name: _column(random, manner, len(steps)) for name in names}
     return Table(steps, [{name: columns[name][at] for name in names} for at in range(len(steps))])
 
