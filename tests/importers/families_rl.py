@@ -60,7 +60,7 @@ def open_instruct() -> Sample:
         rows = "\n".join(f"│  {name:<10} {text:<70}│" for name, text in groups)
         return f"╭{' Metrics ':─^84}╮\n{rows}\n╰{'─' * 84}╯"
 
-    values = {"policy_avg": policy, "kl_avg": kl, "scores": score}
+    values = {"loss/policy_avg": policy, "objective/kl_avg": kl, "objective/scores": score}
     return Sample(lines(4, block), [1, 2, 3, 4], values)
 
 
@@ -308,6 +308,8 @@ def rllib() -> Sample:
             f"  training_iteration: {n + 1}\n  "
         )
 
-    values = {"episode_reward_mean": reward, "total_loss": loss}
-    values |= {"kl": [0.0125, 0.0225, 0.0325, 0.0425], "entropy": [0.66, 0.64, 0.62, 0.6]}
+    stats = "info/learner/default_policy/learner_stats"
+    values = {"episode_reward_mean": reward, f"{stats}/total_loss": loss}
+    values[f"{stats}/kl"] = [0.0125, 0.0225, 0.0325, 0.0425]
+    values[f"{stats}/entropy"] = [0.66, 0.64, 0.62, 0.6]
     return Sample(lines(4, block), [1, 2, 3, 4], values)
