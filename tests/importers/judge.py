@@ -114,7 +114,9 @@ def _columns(read: dict[int, dict[str, float]], names: frozenset[str]) -> set[st
 
 def _is_one_of(name: str, names: frozenset[str]) -> bool:
     """By its whole name, or by the end of one that has its section before it."""
-    return name in names or any(name.endswith(f"/{each}") for each in names)
+    if name in names or name.startswith("eval/"):
+        return name in names
+    return any(name.endswith(f"/{each}") for each in names)
 
 
 def _wrong(
