@@ -45,6 +45,12 @@ def ranked(keys: Iterable[str]) -> list[str]:
     return [name for _, name in sorted(known, key=lambda item: item[0])]
 
 
+def is_step(key: str) -> bool:
+    """Whether a name counts updates or rounds of training, and not what these are made of."""
+    rank = _rank(key)
+    return rank is not None and rank[0] <= schema.step_keys().ranking["_step"]
+
+
 def no_such_counter(path: object, wanted: str, keys: Iterable[str]) -> InputError:
     """What is said where rows have no counter of the name that the user asked for."""
     counters = sorted({key for key in keys if is_counter(key)})

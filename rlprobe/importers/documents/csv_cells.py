@@ -18,7 +18,6 @@ _POINT = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?%?")
 _GROUPED_POINT = re.compile(r"[-+]?\d{1,3}(?:\.\d{3})+%?")
 _BOTH = re.compile(r"[-+]?\d{1,3}(?:\.\d{3})+,\d+%?")  # 1.250,5
 _EMPTY = frozenset({"", "-", "--", "na", "n/a", "none", "null", "nil", "#n/a", "<na>", "?"})
-_NUMBER_LIKE = re.compile(r"[-+]?[\d.,'\u00a0 ]*\d[\d.,'\u00a0 ]*(?:[eE][-+]?\d*)?\s*[^\W\d_]{0,3}")
 
 Decimal = Literal["point", "comma", "mixed"]
 
@@ -94,11 +93,6 @@ def _decimal(delimiter: str, cells: Iterable[str]) -> Decimal:
 def is_blank(cell: str) -> bool:
     """Whether a cell says that nothing was logged."""
     return cell.lower() in _EMPTY
-
-
-def looks_like_number(cell: str) -> bool:
-    """Whether a cell that spells no number looks like one: `1.5k`, `12 ms`, `1 250`."""
-    return bool(_NUMBER_LIKE.fullmatch(cell))
 
 
 def is_cut(cell: str) -> bool:

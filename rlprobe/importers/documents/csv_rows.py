@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers import steps
-from rlprobe.importers.documents.csv_cells import Style, is_blank, is_cut, looks_like_number
+from rlprobe.importers.documents.csv_cells import Style, is_blank, is_cut
 from rlprobe.importers.documents.csv_lines import Line
 from rlprobe.importers.documents.json_document import tag_of
 from rlprobe.importers.importer import Complaints, Reading
+from rlprobe.importers.numbers import looks_like_number
 from rlprobe.importers.source import Source
 from rlprobe.importers.unread import UnreadCount
 
