@@ -51,14 +51,16 @@ def is_step(key: str) -> bool:
     return rank is not None and rank[0] <= schema.step_keys().ranking["_step"]
 
 
-def no_such_counter(path: object, wanted: str, keys: Iterable[str]) -> InputError:
-    """What is said where rows have no counter of the name that the user asked for."""
-    counters = sorted({key for key in keys if is_counter(key)})
-    known = ", ".join(f"'{name}'" for name in counters[:_MOST_NAMED])
-    return InputError(
-        f"Couldn't number the rows of '{path}' by '{wanted}': there is no such counter",
-        hint=f"Counters there: {known}." if known else "No counter was found there.",
-    )
+class NoSuchCounterError(InputError):
+    """Rows have no counter of the name that the user asked for."""
+
+    def __init__(self, path: object, wanted: str, keys: Iterable[str]) -> None:
+        counters = sorted({key for key in keys if is_counter(key)})
+        known = ", ".join(f"'{name}'" for name in counters[:_MOST_NAMED])
+        super().__init__(
+            f"Couldn't number the rows of '{path}' by '{wanted}': there is no such counter",
+            hint=f"Counters there: {known}." if known else "No counter was found there.",
+        )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -143,6 +145,17 @@ def choose(
             return key
         still = still or key
     return still
+
+
+def asked_or_best(
+    rows: Sequence[Mapping[str, Any]], wanted: str | None, *, table: bool = False
+) -> str | None:
+    """The counter that the user asked for, if it tells the step of most rows, else the best one."""
+    if wanted is not None:
+        key = best_step_key(dict.fromkeys(key for row in rows for key in row), wanted)
+        if key is not None and choose(rows, [key], table=True):
+            return key
+    return choose(rows, table=table)
 
 
 def _others_are_alike(

@@ -47,22 +47,11 @@ class Table:
         if self.step_key is not None:
             self.step = self.header.index(self.step_key) if self.step_key in header else None
 
-    def choose_step(self, rows: Sequence[Sequence[str]], keys: Iterable[str]) -> None:
-        """Find the column that counts the steps, by its name and by what the first rows hold.
-
-        Raises:
-            InputError: the user asked for a counter that is not there.
-        """
-        names = list(dict.fromkeys(name for name in keys if name))
-        wanted = self.source.step_key
-        if wanted is not None:
-            key = steps.best_step_key(names, wanted)
-            if key is None:
-                raise steps.no_such_counter(self.source.path, wanted, names)
-        else:
-            plain = [dict(zip(self.header, row, strict=False)) for row in rows]
-            numbered = [{k: self.style.number(cell) for k, cell in row.items()} for row in plain]
-            key = steps.choose(numbered, table=True)
+    def choose_step(self, rows: Sequence[Sequence[str]]) -> None:
+        """Find the column that counts the steps, by its name and by what the first rows hold."""
+        plain = [dict(zip(self.header, row, strict=False)) for row in rows]
+        numbered = [{k: self.style.number(cell) for k, cell in row.items()} for row in plain]
+        key = steps.asked_or_best(numbered, self.source.step_key, table=True)
         if key is None and any(run for run, _ in self.columns):
             key = self.header[0]  # an export of W&B with another axis: it is the first column
         if key is None and not self.header[0] and _counts(row[0] for row in rows if row):

@@ -77,8 +77,7 @@ class CSVTable(Importer):
         if not table.header:
             raise EmptyRunError(f"Couldn't find metrics in '{source.path}': it has no header")
         cells = [style.cells(text) for _, text in peeked]
-        names = [name for row in [table.header, *filter(table.is_header, cells)] for name in row]
-        table.choose_step([row for row in cells if not table.is_header(row)], names)
+        table.choose_step([row for row in cells if not table.is_header(row)])
         for line, after in itertools.pairwise((*_rows(lines_of(source), first), None)):
             if line is not None:
                 table.add(line, last=after is None)

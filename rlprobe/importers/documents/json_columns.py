@@ -125,11 +125,7 @@ class Columns:
 
 
 def columnar(document: Any, source: Source) -> list[Reading]:
-    """The runs in the columns of a document; [] if it has none.
-
-    Raises:
-        InputError: the user asked for a counter that is not there.
-    """
+    """The runs in the columns of a document; [] if it has none."""
     if not isinstance(document, dict):
         return []
     found = Columns(source.step_key)
@@ -137,10 +133,6 @@ def columnar(document: Any, source: Source) -> list[Reading]:
     found.settle()
     if not found.axes:
         return []
-    keys = [axis.key for axis in found.axes if axis.key]
-    if source.step_key and steps.best_step_key(keys, source.step_key) is None:
-        names = [*keys, *(name for axis in found.axes for name in axis.columns)]
-        raise steps.no_such_counter(source.path, source.step_key, names)
     readings = [_reading(axes) for axes in _runs(found.axes)]
     if len(readings) == 1:
         readings[0].run = ""

@@ -41,9 +41,6 @@ def listed(document: Any, source: Source, complaints: Complaints) -> list[Readin
     """The runs in the lists of rows of a document; [] if it has none.
 
     Lists that measure the same are several runs, others are parts of one.
-
-    Raises:
-        InputError: the user asked for a counter that is not there.
     """
     found = sorted(_lists(document, ()), key=lambda it: (it.of_evaluation, -len(it.items)))
     runs: list[tuple[set[str], list[RowList]]] = []
@@ -70,7 +67,7 @@ def _reading(lists: Sequence[RowList], source: Source, complaints: Complaints) -
     unstepped = 0
     key: str | None = None
     for part in lists:
-        key = _key(part, source)
+        key = steps.asked_or_best(part.rows, source.step_key)
         unstepped += _add(part, key, reading, complaints)
         reading.step_key = reading.step_key or key
     if unstepped:
@@ -78,16 +75,6 @@ def _reading(lists: Sequence[RowList], source: Source, complaints: Complaints) -
     reading.notes = [] if reading.step_key else ["steps not logged: numbered by row"]
     reading.unread = reading.rows.odd.unread(len(reading.rows))
     return reading
-
-
-def _key(part: RowList, source: Source) -> str | None:
-    if source.step_key is None:
-        return steps.choose(part.rows)
-    names = dict.fromkeys(key for row in part.rows for key in row)
-    key = steps.best_step_key(names, source.step_key)
-    if key is None:
-        raise steps.no_such_counter(source.path, source.step_key, names)
-    return key
 
 
 def _add(part: RowList, key: str | None, reading: Reading, complaints: Complaints) -> int:

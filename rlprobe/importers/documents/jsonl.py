@@ -69,21 +69,11 @@ class JSONLines(Importer):
         verl = bool(rows) and all(
             set(row) == {"step", "data"} and isinstance(row["data"], dict | None) for row in rows
         )
-        reader = _Reader(source, _step_key(source, [_unwrapped(row) for row in rows]), verl=verl)
+        key = steps.asked_or_best([_unwrapped(row) for row in rows], source.step_key)
+        reader = _Reader(source, key, verl=verl)
         for block in source.blocks():
             reader.read(block)
         return [reader.reading()]
-
-
-def _step_key(source: Source, rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """The key of the step, in the rows without their wrapper."""
-    if source.step_key is None:
-        return steps.choose(rows)
-    names = dict.fromkeys(key for row in rows for key in row)
-    key = steps.best_step_key(names, source.step_key)
-    if key is None:
-        raise steps.no_such_counter(source.path, source.step_key, names)
-    return key
 
 
 def _peek(head: bytes) -> list[dict[str, Any]]:
