@@ -148,12 +148,12 @@ def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:
 
 def _canonical(step: IntArray, columns: Columns, aliases: naming.Aliases) -> Columns:
     """Under canonical names, without the keys that say the step once more."""
-    told = {
+    repeated = {
         key
         for key, (values, valid) in columns.items()
         if is_counter(key) and bool((values[valid] == step[valid]).all())
     }
-    return aliases.apply({key: column for key, column in columns.items() if key not in told})
+    return aliases.apply({key: column for key, column in columns.items() if key not in repeated})
 
 
 def _placed(event: Event, attempts: Sequence[Attempt]) -> Event:
