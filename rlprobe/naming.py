@@ -242,6 +242,7 @@ def detect_framework(keys: Iterable[str]) -> str | None:
     return max(best, key=known.__getitem__)
 
 
+@functools.cache
 def _head(framework: str) -> Mapping[str, Any]:
     """What an alias file says before its tables, which are the most of it."""
     head, _, _ = schema.text(_FILE.format(framework)).partition("\n[")

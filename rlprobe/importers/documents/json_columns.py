@@ -128,16 +128,16 @@ def columnar(document: Any, source: Source) -> list[Reading]:
     """The runs in the columns of a document; [] if it has none."""
     if not isinstance(document, dict):
         return []
-    found = Columns(source.step_key)
-    found.collect(document)
-    found.settle()
-    if not found.axes:
+    columns = Columns(source.step_key)
+    columns.collect(document)
+    columns.settle()
+    if not columns.axes:
         return []
-    readings = [_reading(axes) for axes in _runs(found.axes)]
+    readings = [_reading(axes) for axes in _runs(columns.axes)]
     if len(readings) == 1:
         readings[0].run = ""
-    read = sum(len(axis.columns) for axis in found.axes)
-    readings[0].unread = found.unread().unread(read)
+    read = sum(len(axis.columns) for axis in columns.axes)
+    readings[0].unread = columns.unread().unread(read)
     return readings
 
 
