@@ -93,7 +93,7 @@ class Columns:
         if best is None:
             return None
         numbered = any(len(axis.steps) == len(lists[best]) for axis in above)
-        if numbered and best != self.wanted and not steps.is_step(_plain(best)):
+        if numbered and not steps.is_step(_plain(best)):
             return None
         return Axis(place, best, [steps.step_number(value) for value in lists[best]])
 

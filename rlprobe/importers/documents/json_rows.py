@@ -69,12 +69,12 @@ def listed(document: Any, source: Source, complaints: Complaints) -> list[Readin
 def _stepless(lists: Sequence[RowList]) -> UnreadCount:
     """Rows of lists that have no steps, though they hold a metric that is known."""
     known = naming.every()["generic"].canonical
-    left = UnreadCount("row")
+    unread = UnreadCount("row")
     for part in lists:
         if not part.stepped and any(map(known, part.rows[0])):
             for index, row in enumerate(part.rows, start=1):
-                left.add(index, f"{'/'.join(part.place)}: {json.dumps(row, default=str)[:200]}")
-    return left
+                unread.add(index, f"{'/'.join(part.place)}: {json.dumps(row, default=str)[:200]}")
+    return unread
 
 
 def _alike(names: set[str], others: set[str]) -> bool:
