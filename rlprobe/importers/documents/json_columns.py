@@ -172,6 +172,8 @@ def _reading(axes: Sequence[Axis]) -> Reading:
     reading = Reading(run="/".join(main.place), step_key=main.key)
     for axis in axes:
         columns = axis.named()
+        if axis.key and not axis.of_evaluation:
+            columns = {**columns, axis.key: axis.steps}  # a counter, where another is asked for
         for index, step in enumerate(axis.steps):
             if step is not None:
                 reading.rows.add(step, {name: values[index] for name, values in columns.items()})
