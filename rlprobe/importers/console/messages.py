@@ -34,7 +34,7 @@ _RANK = re.compile(
 )
 _LEAD = re.compile(
     r"""(?:
-      \s+ | [-|>,.;=~^/]+
+      \s+ | [-|>,.;=~^/]+ | \*{3}
     | \[[^\[\]'"`]{0,120}\]:? | \([^()'"`]{0,120}\) | <[\w ]{1,30}>:?
     | \d[\d:.,TZ/+-]*
     | (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b
@@ -101,7 +101,7 @@ class Messages:
 def _may_stand_before(lead: str) -> bool:
     """Whether a logger, a launcher or a progress bar may have put this before a message."""
     if "%|" in lead:
-        lead = BAR.sub(" ", lead).rpartition("it]")[2]
+        lead = lead[max((bar.end() for bar in BAR.finditer(lead)), default=0) :]
     return not lead.strip() or _LEAD.fullmatch(lead) is not None
 
 
