@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from rlprobe import schema
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers.console.ending import LastWords
-from rlprobe.importers.console.line import STEP_KEYS
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.steps import SettledSteps
 from rlprobe.importers.importer import Importer, Reading
@@ -51,7 +51,7 @@ class Console(Importer):
     name = "console"
     description = "console output of a training run"
     priority = 90
-    step_keys = STEP_KEYS
+    step_keys = schema.step_keys().formats["console"]
     fallback = True
 
     def recognises(self, source: Source) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlprobe import schema
-from rlprobe.importers.console.pairs import ANSI
+from rlprobe.importers.console.prefixes import ANSI
 from rlprobe.importers.console.steps import BAR
 from rlprobe.importers.numbers import spelled
 from rlprobe.schema import KnownMessage

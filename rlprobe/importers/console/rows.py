@@ -10,7 +10,8 @@ from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.asides import Asides
 from rlprobe.importers.console.blocks import Blocks
 from rlprobe.importers.console.messages import Message, messages
-from rlprobe.importers.console.pairs import ANSI, RANK, RAY, plain_pairs
+from rlprobe.importers.console.pairs import plain_pairs
+from rlprobe.importers.console.prefixes import ANSI, RANK, RAY
 from rlprobe.importers.console.steps import BAR, Bar, ConsoleRow, Row, bar_of
 from rlprobe.importers.console.table import Tables
 
