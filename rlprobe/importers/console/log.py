@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from rlprobe import schema
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers.console.line import STEP_KEYS
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.trainings import Mark, Trainings
 from rlprobe.importers.importer import Importer, Reading
@@ -47,7 +47,7 @@ class Console(Importer):
     name = "console"
     description = "console output of a training run"
     priority = 90
-    step_keys = STEP_KEYS
+    step_keys = schema.step_keys().formats["console"]
     fallback = True
 
     def recognises(self, source: Source) -> bool:

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from rlprobe import schema
 from rlprobe.errors import InputError
 from rlprobe.importers.console.cut import mended
-from rlprobe.importers.console.line import STEP_KEYS
 from rlprobe.importers.console.log import readings_of
 from rlprobe.importers.console.pairs import ANSI
 from rlprobe.importers.console.trainings import Mark
@@ -54,7 +54,7 @@ class Notebook(Importer):
     name = "notebook"
     description = "Jupyter notebooks (.ipynb)"
     priority = 30
-    step_keys = STEP_KEYS
+    step_keys = schema.step_keys().formats["console"]
 
     def recognises(self, source: Source) -> bool:
         """A JSON object that names cells of a notebook, whatever the file is called."""
@@ -194,8 +194,9 @@ def _error(output: Mapping[str, Any]) -> list[str]:
     """An exception in the shape in which Python prints it."""
     name, said = _text(output.get("ename")) or "Error", _text(output.get("evalue"))
     frames = [ANSI.sub("", line) for line in _split("\n".join(_strings(output.get("traceback"))))]
-    last = [line for line in said.split("\n") if line.strip()] or [""]
-    return [_TRACEBACK, *(f"  {line}" for line in frames[1:]), f"{name}: {last[0]}", *last[1:]]
+    first, *more = [line for line in said.split("\n") if line.strip()] or [""]
+    told = f"{name}: {first}" if first else name
+    return [_TRACEBACK, *(f"  {line}" for line in frames[1:]), told, *more]
 
 
 def _split(text: str) -> Iterator[str]:

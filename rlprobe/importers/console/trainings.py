@@ -163,6 +163,8 @@ class Trainings:
         self._alarm: int | None = None  # rows there were when a failure was first spoken of
         self._heard = True
         self._waiting: list[ConsoleRow] = []
+        self._apart: list[ConsoleRow] = []
+        self._is_apart = False  # whether the rows that follow in this cell are none of a training
         self._shown: dict[int, dict[str, float]] | None = None
 
     def __len__(self) -> int:
