@@ -12,7 +12,7 @@ from rlprobe import schema
 from rlprobe.errors import InputError
 from rlprobe.importers.console.cut import mended
 from rlprobe.importers.console.log import readings_of
-from rlprobe.importers.console.pairs import ANSI
+from rlprobe.importers.console.prefixes import ANSI
 from rlprobe.importers.console.trainings import Mark
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.source import Source
