@@ -64,15 +64,15 @@ def _runs(
 ) -> list[Run]:
     """One run for each name of a run that the readings have."""
     names = dict.fromkeys(reading.run for reading in readings)
-    return [
-        assemble(
-            path,
-            importer.name,
-            [reading for reading in readings if reading.run == name],
-            name or run_id,
-        )
-        for name in names
-    ]
+    runs: list[Run] = []
+    for name in names:
+        # `#2` is the second training in the file.
+        numbered = name.startswith("#")
+        own = f"{run_id or path.name}{name}" if numbered else name or run_id
+        place = Path(f"{path}{name}") if numbered else path
+        of_name = [reading for reading in readings if reading.run == name]
+        runs.append(assemble(place, importer.name, of_name, own))
+    return runs
 
 
 def _read(source: Source) -> tuple[Importer, list[Reading]]:

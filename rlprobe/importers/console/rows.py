@@ -81,6 +81,11 @@ class Reader:
         """Changes with every row of metrics and every move of the progress bar."""
         return self.count, id(self.waiting), self.bar.at if self.bar else 0
 
+    def pause(self) -> list[ConsoleRow]:
+        """The rows that are whole because something else begins: another training, a cell."""
+        self._flush()
+        return self._given()
+
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
         self._flush()
