@@ -66,7 +66,7 @@ class Reader:
 
     def feed(self, segment: str) -> list[ConsoleRow]:
         """The rows that are whole with one more line, or what stands between carriage returns."""
-        self.said = []
+        self.said, self.rank = [], None
         text = ANSI.sub("", segment) if "\x1b" in segment else segment
         if text.lstrip().startswith(("(", "[")):
             text = self._rank(RAY.sub("", text))

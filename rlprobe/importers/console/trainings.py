@@ -21,17 +21,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from rlprobe import naming
 from rlprobe.importers.console.ending import LastWords
+from rlprobe.importers.console.heard import Heard
+from rlprobe.importers.console.messages import Message
 from rlprobe.importers.console.steps import ConsoleRow, SettledSteps
-from rlprobe.importers.importer import Reading
+from rlprobe.importers.importer import Reading, Told
 from rlprobe.importers.rows import RowTable
 from rlprobe.importers.steps import COUNTERS
-from rlprobe.values import Event
 
 _AHEAD = 6  # rows that are looked at before it is said whether they are of another training
 _MOST_KINDS = 32  # sets of metrics that a training's rows are remembered by
@@ -114,7 +115,8 @@ class _Training:
         self.numbers = between.numbers
         self.bar = between.bar
         self.total = between.bar.of if between.bar else None
-        self.events: list[tuple[int, Event]] = []  # each behind the row of this number
+        self.events: list[Told] = []  # how it ended, or seemed to
+        self.heard = Heard()
 
     def __len__(self) -> int:
         return len(self.table)
@@ -149,8 +151,8 @@ class _Training:
         """What it is, once no more follows."""
         numbers, said = self.steps.settled()
         self.table.set_steps(np.array(numbers, dtype=np.int64))
-        events = [replace(event, step=numbers[after]) for after, event in self.events]
-        return Reading(self.table, notes=[*said, *notes], events=events)
+        told, launches = [*self.heard.told(), *self.events], self.heard.launches
+        return Reading(self.table, told=told, launches=launches, notes=[*said, *notes])
 
 
 class Trainings:
@@ -161,6 +163,7 @@ class Trainings:
         self._all = [_Training(self._between)]
         self._words = LastWords()
         self._alarm: int | None = None  # rows there were when a failure was first spoken of
+        self._failed: tuple[int, LastWords] | None = None  # what was said then, until a row follows
         self._heard = True
         self._waiting: list[ConsoleRow] = []
         self._apart: list[ConsoleRow] = []
@@ -190,6 +193,7 @@ class Trainings:
         elif self._between.begins or self._last.goes_back(row):
             self._waiting = [row]
         else:
+            self._died(anew=len(self._last) in self._last.heard.launches[-1:])
             self._keep(row)
 
     def _keep(self, row: ConsoleRow) -> None:
@@ -204,6 +208,8 @@ class Trainings:
     def _decide(self) -> None:
         """Whether the rows that wait are of another training."""
         rows, self._waiting = self._waiting, []
+        if rows:
+            self._died(anew=True)
         if rows and _is_another(self._last, rows, self._between):
             self._all.append(_Training(self._between))
             if self._shown is not None:
@@ -254,14 +260,26 @@ class Trainings:
         if self._heard:
             self._words.add(line)
 
+    def tell(self, message: Message) -> None:
+        """A message of the framework; the rows before it have been given."""
+        self._decide()
+        self._last.heard.hear(message, len(self._last) - 1)
+
     def move(self) -> None:
         """The output goes on: what was said is no end of the whole."""
         if self._alarm is not None and self._alarm >= 0:
-            event = self._words.event(0)
-            if event is not None:
-                self._last.events.append((self._alarm, event))
+            self._failed = self._failed or (self._alarm, self._words)
+            self._words = LastWords()
         self._alarm, self._heard = None, True
         self._words.clear()
+
+    def _died(self, *, anew: bool) -> None:
+        """Tell of a failure, where the training begins anew after it."""
+        if self._failed is not None and anew:
+            row, words = self._failed
+            event = words.event(None, followed=True)
+            self._last.events += [] if event is None else [Told(row, event)]
+        self._failed = None
 
     def readings(self, notes: Sequence[str]) -> list[Reading]:
         """One for each training, named by its number where there are several; [] without rows."""
@@ -269,9 +287,9 @@ class Trainings:
         if not len(self):
             return []
         last = len(self._last) - 1
-        event = self._words.event(0)
+        event = self._words.event(None) or self._last.heard.ending(last)
         if event is not None:
-            self._last.events.append((last, event))
+            self._last.events.append(Told(last, event))
         readings = [training.reading(notes) for training in self._all]
         if len(readings) > 1:
             for number, reading in enumerate(readings, start=1):
