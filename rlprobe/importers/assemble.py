@@ -43,10 +43,10 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         framework = given
     aliases = naming.every().get(framework or "generic", naming.every()["generic"])
     notes = [note for reading in readings for note in reading.notes]
-    told: list[Event] = []
+    placed_events: list[Event] = []
     common = [part for part in parts if part.rank is None]
-    steps, mixed = _steps_frame(common, aliases, notes, told)
-    ranks = _ranks_frame([part for part in parts if part.rank is not None], aliases, told)
+    steps, mixed = _steps_frame(common, aliases, notes, placed_events)
+    ranks = _ranks_frame([part for part in parts if part.rank is not None], aliases, placed_events)
     notes += [_MIXED] if mixed else []
     left_out = sum(reading.rows.left_out for reading in readings)
     notes += [f"{left_out:,} keys left out: more than memory allows"] if left_out else []
@@ -69,7 +69,7 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         steps,
         ranks=ranks,
         events=[
-            *told,
+            *placed_events,
             *(_placed(event, attempts) for reading in readings for event in reading.events),
         ],
         rollouts=[rollout for reading in readings for rollout in reading.rollouts],
@@ -113,7 +113,7 @@ def _blank(size: int) -> tuple[FloatArray, BoolArray]:
 
 
 def _steps_frame(
-    parts: Sequence[_Part], aliases: naming.Aliases, notes: list[str], told: list[Event]
+    parts: Sequence[_Part], aliases: naming.Aliases, notes: list[str], placed_events: list[Event]
 ) -> tuple[Frame, bool]:
     if not parts:
         return empty_frame(), False
@@ -125,13 +125,15 @@ def _steps_frame(
     attempt, mixed = attempts_of(step, columns, launches)
     for at, part in zip(begins, parts, strict=True):
         own = slice(at, at + len(part.step))
-        told += placed(part.told, step[own], attempt[own])
+        placed_events += placed(part.told, step[own], attempt[own])
     step, attempt, columns = merged(step, attempt, columns)
     notes += _restored(columns, aliases)
     return frame_of(step, _canonical(columns, aliases), attempt=attempt), mixed
 
 
-def _ranks_frame(parts: Sequence[_Part], aliases: naming.Aliases, told: list[Event]) -> Frame:
+def _ranks_frame(
+    parts: Sequence[_Part], aliases: naming.Aliases, placed_events: list[Event]
+) -> Frame:
     if not parts:
         return empty_frame()
     step, columns = _stacked(parts)
@@ -141,7 +143,7 @@ def _ranks_frame(parts: Sequence[_Part], aliases: naming.Aliases, told: list[Eve
     attempt = np.concatenate(launched)
     for part, own in zip(parts, launched, strict=True):
         events = placed(part.told, part.step, own)
-        told += [replace(event, rank=event.rank or part.rank or 0) for event in events]
+        placed_events += [replace(event, rank=event.rank or part.rank or 0) for event in events]
     return frame_of(step, _canonical(columns, aliases), rank=rank, attempt=attempt)
 
 
