@@ -3,15 +3,14 @@
 Another training begins where the steps begin anew and one of these holds:
 
 - the one before was ended by its summary (`train_runtime`, `TrainOutput(…)`);
-- something else is measured (a GRPO after an SFT), and each has a loss of its own, or a sign of a
-  beginning stands between;
+- something else is measured (a GRPO after an SFT), each with a loss of its own;
 - it is announced with other numbers (`***** Running training *****`, Unsloth's banner);
-- another cell of a notebook begins it, and the one before had come to its end, or has another
-  total.
+- another cell of a notebook begins it, and the one before had come to its end, or was to have
+  another number of steps.
 
 What goes on is the same training, whatever is said in between: steps that continue, a launch that
 resumes from a checkpoint, one that begins anew after a crash or an interrupted first try. A short
-one (a smoke test) that has come to its end is a training like any other.
+one (a smoke test of two rows) that has come to its end is a training like any other.
 
 Source: transformers `Trainer._inner_training_loop` (the banner and the summary),
 `NotebookProgressCallback` (one table per call of `train`), unsloth `_utils.py` (its banner).
@@ -21,35 +20,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from rlprobe import naming
 from rlprobe.importers.console.ending import LastWords
-from rlprobe.importers.console.steps import ConsoleRow, SettledSteps
+from rlprobe.importers.console.launches import (
+    Training,
+    alike,
+    have_loss,
+    kind_of,
+    name_of,
+    place_of,
+)
+from rlprobe.importers.console.steps import ConsoleRow
 from rlprobe.importers.importer import Reading
-from rlprobe.importers.rows import RowTable
 from rlprobe.importers.steps import COUNTERS
-from rlprobe.values import Event
+from rlprobe.values import Unread
 
 _AHEAD = 6  # rows that are looked at before it is said whether they are of another training
-_MOST_KINDS = 32  # sets of metrics that a training's rows are remembered by
 _MOST_SHOWN = 20_000  # rows of a notebook that are remembered, to know them again
-_EVALUATIONS = ("eval", "val", "test", "Validation")
+_MOST_EXAMPLES = 3
 
 # Words of which a line has one that tells of a training: few lines do.
-_WORDS = (
-    "train_runtime",
-    "TrainOutput(",
-    "Num e",
-    "Num E",
-    "Total ",
-    "Running ",
-    "Continuing ",
-    "esum",
-    "Traceback",
-    "Error",
+_WORDS = tuple(
+    [
+        "train_runtime",
+        "TrainOutput(",
+        "Num ",
+        "Total ",
+        "Running ",
+        "Continuing ",
+        "esum",
+        "Traceback",
+        "Error",
+    ]
 )
 _SUMMARY = re.compile(r"""\btrain_runtime['"]?\s*[:=]|\bTrainOutput\(global_step=""")
 _NUMBERS = re.compile(
@@ -62,9 +65,7 @@ _RESUMED = re.compile(
 )
 _FAILED = re.compile(r"Traceback \(most recent call last\)|Error[:(]")
 _SIGN = re.compile(
-    "|".join(
-        pattern.pattern for pattern in (_SUMMARY, _NUMBERS, _HELD_OUT, _RESUMED, _FAILED, _BEGINS)
-    )
+    "|".join(sign.pattern for sign in (_SUMMARY, _NUMBERS, _BEGINS, _HELD_OUT, _RESUMED, _FAILED))
 )
 
 
@@ -102,76 +103,22 @@ class _Between:
         return self.ended or self.cell or bool(self.numbers)
 
 
-class _Training:
-    """The rows of one training, and what it takes to tell another one from it."""
-
-    def __init__(self, between: _Between) -> None:
-        self.table, self.steps = RowTable(), SettledSteps()
-        self.kinds: dict[frozenset[str], None] = {}
-        self.first: dict[str, float] = {}
-        self.last: dict[str, float] = {}
-        self.stride: dict[str, float] = {}
-        self.numbers = between.numbers
-        self.bar = between.bar
-        self.total = between.bar.of if between.bar else None
-        self.events: list[tuple[int, Event]] = []  # each behind the row of this number
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def add(self, row: ConsoleRow) -> None:
-        """Take the next row."""
-        self.table.add(0, row.metrics)
-        self.steps.add(row)
-        if row.beside:
-            return
-        for counter, at in _place(row).items():
-            last = self.last.get(counter)
-            if last is not None and at > last:
-                self.stride[counter] = at - last
-            self.first.setdefault(counter, at)
-            self.last[counter] = at
-        if row.bar is not None:
-            self.total = row.bar.of
-        if len(self.kinds) < _MOST_KINDS:
-            self.kinds[_kind(row)] = None
-
-    def goes_back(self, row: ConsoleRow) -> bool:
-        """Whether a row stands before the last one."""
-        return any(at < self.last.get(counter, at) for counter, at in _place(row).items())
-
-    @property
-    def complete(self) -> bool:
-        """Whether its progress bar came to its end, as far as that is known."""
-        return self.bar is None or self.bar.at >= self.bar.of
-
-    def reading(self, notes: Sequence[str]) -> Reading:
-        """What it is, once no more follows."""
-        numbers, said = self.steps.settled()
-        self.table.set_steps(np.array(numbers, dtype=np.int64))
-        events = [replace(event, step=numbers[after]) for after, event in self.events]
-        return Reading(self.table, notes=[*said, *notes], events=events)
-
-
 class Trainings:
     """Takes the rows of an output in their order, and what is said between them."""
 
     def __init__(self) -> None:
+        self._all = [Training()]
         self._between = _Between()
-        self._all = [_Training(self._between)]
         self._words = LastWords()
-        self._alarm: int | None = None  # rows there were when a failure was first spoken of
-        self._heard = True
+        self._heard = True  # whether what is said is said by the cell of the training
+        self._alarm: int | None = None  # the row behind which a failure was first spoken of
         self._waiting: list[ConsoleRow] = []
         self._apart: list[ConsoleRow] = []
-        self._is_apart = False  # whether the rows that follow in this cell are none of a training
+        self._is_apart = False
         self._shown: dict[int, dict[str, float]] | None = None
 
-    def __len__(self) -> int:
-        return sum(map(len, self._all)) + len(self._waiting)
-
     @property
-    def _last(self) -> _Training:
+    def _last(self) -> Training:
         return self._all[-1]
 
     def add(self, rows: Iterable[ConsoleRow]) -> None:
@@ -185,29 +132,38 @@ class Trainings:
             self._waiting.append(row)
             if len(self._waiting) >= _AHEAD:
                 self._decide()
-        elif row.beside or not len(self._last):
-            self._keep(row)
-        elif self._between.begins or self._last.goes_back(row):
+        elif self._is_apart:
+            self._apart.append(row)
+        elif not row.beside and len(self._last) and self._may_begin(row):
             self._waiting = [row]
         else:
             self._keep(row)
 
+    def _may_begin(self, row: ConsoleRow) -> bool:
+        return self._between.begins or self._last.goes_back(row)
+
     def _keep(self, row: ConsoleRow) -> None:
         training, between = self._last, self._between
-        if not row.beside:
-            training.numbers = training.numbers or between.numbers
-            training.bar = between.bar or training.bar
-            training.total = between.bar.of if between.bar else training.total
-            self._between = _Between()
-        training.add(row)
+        if row.beside:
+            training.add(row)
+            return
+        training.numbers = training.numbers or between.numbers
+        training.add(row, relaunched=between.failed or between.resumed or between.begins)
+        if between.bar is not None:
+            training.reached, training.total = between.bar.at, between.bar.of
+        self._between = _Between()
 
     def _decide(self) -> None:
-        """Whether the rows that wait are of another training."""
+        """Whether the rows that wait are of another training, or of none."""
         rows, self._waiting = self._waiting, []
-        if rows and _is_another(self._last, rows, self._between):
-            self._all.append(_Training(self._between))
-            if self._shown is not None:
-                self._shown = {}
+        measured = [row for row in rows if not row.beside]
+        if measured and _is_another(self._last, measured, self._between):
+            self._all.append(Training())
+            self._shown = None if self._shown is None else {}
+        elif measured and self._between.cell and _is_none(self._last, measured):
+            self._is_apart = True
+            self._apart += rows
+            return
         for row in rows:
             self._keep(row)
 
@@ -218,8 +174,10 @@ class Trainings:
     def hear(self, line: str) -> None:
         """Take note of such a line; the rows before it have been given."""
         self._decide()
+        self._is_apart = False
         between = self._between
         if _FAILED.search(line):
+            between.failed = True
             self._alarm = len(self._last) - 1 if self._alarm is None else self._alarm
         if _SUMMARY.search(line):
             between.ended = True
@@ -234,12 +192,13 @@ class Trainings:
 
     def mark(self, mark: Mark) -> None:
         """Take note of what a notebook tells; the rows before it have been given."""
-        self._shown = {} if self._shown is None else self._shown
         self._decide()
+        self._is_apart = False
+        self._shown = {} if self._shown is None else self._shown
         between = self._between
         if mark.of:
             between.bar = mark
-        if mark.error:
+        if mark.error and self._heard:
             between.failed = True
             self._alarm = len(self._last) - 1 if self._alarm is None else self._alarm
             for line in mark.error:
@@ -256,71 +215,79 @@ class Trainings:
 
     def move(self) -> None:
         """The output goes on: what was said is no end of the whole."""
-        if self._alarm is not None and self._alarm >= 0:
-            event = self._words.event(0)
-            if event is not None:
-                self._last.events.append((self._alarm, event))
+        if self._alarm is not None and self._heard:
+            self._last.tell(self._words.event(0), self._alarm)
         self._alarm, self._heard = None, True
         self._words.clear()
 
     def readings(self, notes: Sequence[str]) -> list[Reading]:
         """One for each training, named by its number where there are several; [] without rows."""
         self._decide()
-        if not len(self):
+        if not len(self._last):
             return []
-        last = len(self._last) - 1
-        event = self._words.event(0)
-        if event is not None:
-            self._last.events.append((last, event))
+        self._last.tell(self._words.event(0), len(self._last) - 1)
         readings = [training.reading(notes) for training in self._all]
-        if len(readings) > 1:
-            for number, reading in enumerate(readings, start=1):
-                reading.run = f"#{number}"
-                said = f"training {number} of {len(readings)} in this file"
-                reading.notes = [said, *reading.notes]
+        for number, reading in enumerate(readings if len(readings) > 1 else (), start=1):
+            reading.run = f"#{number}"
+            said = f"training {number} of {len(readings)} in this file"
+            reading.notes = [said, *reading.notes]
+        if self._apart:
+            readings[-1].unread = [*readings[-1].unread, self._left_out()]
         return readings
+
+    def _left_out(self) -> Unread:
+        rows = self._apart
+        of = len(rows) + sum(map(len, self._all))
+        examples = tuple(
+            (number, _spelled(row)) for number, row in enumerate(rows[:_MOST_EXAMPLES], start=1)
+        )
+        return Unread("row of a table beside the training", len(rows), of, examples)
 
     def _is_shown_again(self, row: ConsoleRow) -> bool:
         """Whether a notebook shows a row once more: a table that was drawn again, or its data."""
         shown = self._shown
         if shown is None or row.step is None:
             return False
-        told = {_name(key): value for key, value in row.metrics.items()}
-        before = shown.setdefault(row.step, told)
+        told = {name_of(key): value for key, value in row.metrics.items()}
+        before = shown.get(row.step)
         if len(shown) > _MOST_SHOWN:
             shown.clear()
-        shared = [(before[key], told[key]) for key in told.keys() & before.keys() - COUNTERS]
-        again = before is not told and any(a for a, _ in shared)
-        if again and all(_close(a, b) for a, b in shared) and told.keys() <= before.keys():
-            return True
-        shown[row.step] = before | told
-        return False
+        shown[row.step] = told if before is None else before | told
+        if before is None or not told.keys() <= before.keys():
+            return False
+        shared = [(before[key], told[key]) for key in told.keys() - COUNTERS]
+        # Zeros agree with any others.
+        return any(a for a, _ in shared) and all(_close(a, b) for a, b in shared)
 
 
-def _is_another(training: _Training, rows: Sequence[ConsoleRow], between: _Between) -> bool:
+def _is_another(training: Training, rows: Sequence[ConsoleRow], between: _Between) -> bool:
     """Whether rows that may begin a training do."""
-    rows = [row for row in rows if not row.beside]
-    kinds = [_kind(row) for row in rows]
-    other = not any(_alike(a, b) for a in training.kinds for b in kinds)
+    kinds = [kind_of(row) for row in rows]
+    other = not any(alike(a, b) for a in training.kinds for b in kinds)
     anew = _begins_anew(training, rows)
-    if anew is False:
-        return other and between.ended and _losses(kinds)
-    announced = between.ended or between.numbers or (anew and _losses(training.kinds))
-    if other and ((announced and _losses(kinds)) or (anew and between.cell)):
-        return True
-    if between.resumed:
+    if other:
+        announced = between.ended or (anew is not False and bool(between.numbers))
+        return have_loss(kinds) and (announced or bool(anew and have_loss(training.kinds)))
+    if anew is False or between.resumed:
         return False
     if between.ended or (anew and _differ(training.numbers, between.numbers)):
         return True
-    total = between.bar.of if between.bar else (rows[0].bar.of if rows[0].bar else None)
-    changed = None not in (total, training.total) and total != training.total
+    totals = {between.bar.of if between.bar else rows[0].bar and rows[0].bar.of, training.total}
+    changed = None not in totals and len(totals) > 1
     finished = training.complete and not between.failed
     return between.cell and bool(anew) and (changed or finished)
 
 
-def _begins_anew(training: _Training, rows: Sequence[ConsoleRow]) -> bool | None:
+def _is_none(training: Training, rows: Sequence[ConsoleRow]) -> bool:
+    """Whether another cell shows something else by step, and no training: its evaluations, say."""
+    kinds = [kind_of(row) for row in rows]
+    other = not any(alike(a, b) for a in training.kinds for b in kinds)
+    return other and not have_loss(kinds) and training.goes_back(rows[0])
+
+
+def _begins_anew(training: Training, rows: Sequence[ConsoleRow]) -> bool | None:
     """Whether rows begin at the beginning; None where no counter tells."""
-    places = [_place(row) for row in rows]
+    places = [place_of(row) for row in rows]
     counter = next((c for c in places[0] if c in training.last), None)
     if counter is None:
         return None
@@ -332,40 +299,14 @@ def _begins_anew(training: _Training, rows: Sequence[ConsoleRow]) -> bool | None
     return then is not None and at <= stride * 1.01
 
 
-def _place(row: ConsoleRow) -> dict[str, float]:
-    """Where a row stands, by the counters that tell it; the best first."""
-    places: dict[str, float] = {}
-    if row.step is not None:
-        places["step"] = row.step
-    if "epoch" in row.metrics:
-        places["epoch"] = row.metrics["epoch"]
-    if row.bar is not None:
-        places[f"of {row.bar.of}"] = row.bar.at
-    return places
-
-
-def _kind(row: ConsoleRow) -> frozenset[str]:
-    """What a row measures, under canonical names."""
-    keys = (key for key in row.metrics if not key.startswith(_EVALUATIONS))
-    return frozenset(_name(key) for key in keys if key not in COUNTERS)
-
-
-def _name(key: str) -> str:
-    return naming.every()["generic"].canonical(key) or key
-
-
-def _alike(a: frozenset[str], b: frozenset[str]) -> bool:
-    """Whether two kinds of rows share half of what the larger one measures."""
-    return not a or not b or len(a & b) * 2 >= max(len(a), len(b))
-
-
-def _losses(kinds: Iterable[frozenset[str]]) -> bool:
-    return any("loss" in name.lower() for kind in kinds for name in kind)
-
-
 def _differ(a: dict[str, str], b: dict[str, str]) -> bool:
     return any(a[key] != b[key] for key in a.keys() & b.keys())
 
 
 def _close(a: float, b: float) -> bool:
     return a == b or abs(a - b) <= 1e-3 * max(abs(a), abs(b)) + 5e-5
+
+
+def _spelled(row: ConsoleRow) -> str:
+    told = ", ".join(f"{key} {value:g}" for key, value in row.metrics.items())
+    return f"step {row.step}: {told}"
