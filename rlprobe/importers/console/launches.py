@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +21,7 @@ Kind = frozenset[str]
 
 _MOST_KINDS = 32  # sets of metrics that a training's rows are remembered by
 _MOST_LAUNCHES = 50
+_MOST_HEAD = 8  # first rows that are remembered as they are
 _EVALUATIONS = ("eval", "val", "test", "Validation")
 
 
@@ -42,6 +43,7 @@ class Training:
         self.total: int | None = None
         self.reached: int | None = None
         self.numbers: dict[str, str] = {}
+        self._head: list[dict[str, float]] = []
         self._table = RowTable()
         self._launches = [_Launch()]
         self._events: list[tuple[int, Event]] = []  # each behind the row of this number
@@ -66,6 +68,8 @@ class Training:
                 self._launches.append(_Launch(self._launches[-1], epoch))
         if kind in self.kinds or len(self.kinds) < _MOST_KINDS:
             self.kinds[kind] = epoch
+        if len(self._head) < _MOST_HEAD:
+            self._head.append({name_of(key): value for key, value in row.metrics.items()})
         for counter, at in place_of(row).items():
             self.first.setdefault(counter, at)
             self.last[counter] = at
@@ -75,6 +79,14 @@ class Training:
     def goes_back(self, row: ConsoleRow) -> bool:
         """Whether a row stands before the last one."""
         return any(at < self.last.get(counter, at) for counter, at in place_of(row).items())
+
+    def begins_with(self, rows: Sequence[ConsoleRow]) -> bool:
+        """Whether these rows say again, with their steps, what its first ones said without."""
+        if "step" in self.first or rows[0].step is None:
+            return False
+        told = [{name_of(key): value for key, value in row.metrics.items()} for row in rows]
+        pairs = list(zip(self._head, told, strict=False))
+        return len(told) <= len(self._head) and all(agree(*pair) for pair in pairs)
 
     def tell(self, event: Event | None, row: int) -> None:
         """An event behind the row of this number."""
@@ -180,3 +192,13 @@ def alike(a: Kind, b: Kind) -> bool:
 def have_loss(kinds: Iterable[Kind]) -> bool:
     """Whether some row has a loss, as those of a training do."""
     return any("loss" in name.lower() for kind in kinds for name in kind)
+
+
+def agree(before: Mapping[str, float], told: Mapping[str, float]) -> bool:
+    """Whether two rows say the same, as far as both were printed; zeros agree with any others."""
+    shared = [(before[key], told[key]) for key in told.keys() & before.keys() - COUNTERS]
+    return any(a for a, _ in shared) and all(_close(a, b) for a, b in shared)
+
+
+def _close(a: float, b: float) -> bool:
+    return a == b or abs(a - b) <= 1e-3 * max(abs(a), abs(b)) + 5e-5

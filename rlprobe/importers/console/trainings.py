@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from rlprobe.importers.console.ending import LastWords
 from rlprobe.importers.console.launches import (
     Training,
+    agree,
     alike,
     have_loss,
     kind_of,
@@ -33,7 +34,6 @@ from rlprobe.importers.console.launches import (
 )
 from rlprobe.importers.console.steps import ConsoleRow
 from rlprobe.importers.importer import Reading
-from rlprobe.importers.steps import COUNTERS
 from rlprobe.values import Unread
 
 _AHEAD = 6  # rows that are looked at before it is said whether they are of another training
@@ -41,19 +41,8 @@ _MOST_SHOWN = 20_000  # rows of a notebook that are remembered, to know them aga
 _MOST_EXAMPLES = 3
 
 # Words of which a line has one that tells of a training: few lines do.
-_WORDS = tuple(
-    [
-        "train_runtime",
-        "TrainOutput(",
-        "Num ",
-        "Total ",
-        "Running ",
-        "Continuing ",
-        "esum",
-        "Traceback",
-        "Error",
-    ]
-)
+_WORDS = ("train_runtime", "TrainOutput(", "Num ", "Total ", "Running ", "Continuing ", "esum")
+_FAILURES = ("Traceback", "Error")
 _SUMMARY = re.compile(r"""\btrain_runtime['"]?\s*[:=]|\bTrainOutput\(global_step=""")
 _NUMBERS = re.compile(
     r"\b(Num examples|Num Epochs|Total optimization steps|Total steps)\s*=\s*([\d,]{1,20})"
@@ -114,7 +103,7 @@ class Trainings:
         self._alarm: int | None = None  # the row behind which a failure was first spoken of
         self._waiting: list[ConsoleRow] = []
         self._apart: list[ConsoleRow] = []
-        self._is_apart = False
+        self._is_apart = self._is_again = False  # what the rows are that follow in this cell
         self._shown: dict[int, dict[str, float]] | None = None
 
     @property
@@ -124,7 +113,7 @@ class Trainings:
     def add(self, rows: Iterable[ConsoleRow]) -> None:
         """Take rows."""
         for row in rows:
-            if self._shown is None or not self._is_shown_again(row):
+            if self._shown is None or row.step is None or not self._is_shown_again(row, row.step):
                 self._take(row)
 
     def _take(self, row: ConsoleRow) -> None:
@@ -132,8 +121,8 @@ class Trainings:
             self._waiting.append(row)
             if len(self._waiting) >= _AHEAD:
                 self._decide()
-        elif self._is_apart:
-            self._apart.append(row)
+        elif self._is_apart or self._is_again:
+            self._apart += [row] if self._is_apart else []
         elif not row.beside and len(self._last) and self._may_begin(row):
             self._waiting = [row]
         else:
@@ -157,6 +146,9 @@ class Trainings:
         """Whether the rows that wait are of another training, or of none."""
         rows, self._waiting = self._waiting, []
         measured = [row for row in rows if not row.beside]
+        if measured and self._shown is not None and self._last.begins_with(measured):
+            self._is_again = True
+            return
         if measured and _is_another(self._last, measured, self._between):
             self._all.append(Training())
             self._shown = None if self._shown is None else {}
@@ -169,12 +161,13 @@ class Trainings:
 
     def tells(self, line: str) -> bool:
         """Whether a line says something of a training, rather than of a step: then `hear` it."""
-        return any(word in line for word in _WORDS) and _SIGN.search(line) is not None
+        told = any(word in line for word in (*_WORDS, *_FAILURES))
+        return told and _SIGN.search(line) is not None
 
     def hear(self, line: str) -> None:
         """Take note of such a line; the rows before it have been given."""
         self._decide()
-        self._is_apart = False
+        self._is_apart = self._is_again = False
         between = self._between
         if _FAILED.search(line):
             between.failed = True
@@ -193,7 +186,7 @@ class Trainings:
     def mark(self, mark: Mark) -> None:
         """Take note of what a notebook tells; the rows before it have been given."""
         self._decide()
-        self._is_apart = False
+        self._is_apart = self._is_again = False
         self._shown = {} if self._shown is None else self._shown
         between = self._between
         if mark.of:
@@ -243,21 +236,24 @@ class Trainings:
         )
         return Unread("row of a table beside the training", len(rows), of, examples)
 
-    def _is_shown_again(self, row: ConsoleRow) -> bool:
-        """Whether a notebook shows a row once more: a table that was drawn again, or its data."""
-        shown = self._shown
-        if shown is None or row.step is None:
-            return False
+    def _is_shown_again(self, row: ConsoleRow, step: int) -> bool:
+        """Whether a notebook shows a row once more: a table that was drawn again, or its data.
+
+        What such a row tells besides belongs to the one that it repeats.
+        """
+        shown = self._shown or {}
         told = {name_of(key): value for key, value in row.metrics.items()}
-        before = shown.get(row.step)
+        before = shown.get(step)
         if len(shown) > _MOST_SHOWN:
             shown.clear()
-        shown[row.step] = told if before is None else before | told
-        if before is None or not told.keys() <= before.keys():
+        self._shown = shown
+        shown[step] = told if before is None else before | told
+        if before is None or not agree(before, told):
             return False
-        shared = [(before[key], told[key]) for key in told.keys() - COUNTERS]
-        # Zeros agree with any others.
-        return any(a for a, _ in shared) and all(_close(a, b) for a, b in shared)
+        more = {key: value for key, value in row.metrics.items() if name_of(key) not in before}
+        if more and not self._waiting:
+            self._keep(ConsoleRow(step, more, beside=True))
+        return True
 
 
 def _is_another(training: Training, rows: Sequence[ConsoleRow], between: _Between) -> bool:
@@ -301,10 +297,6 @@ def _begins_anew(training: Training, rows: Sequence[ConsoleRow]) -> bool | None:
 
 def _differ(a: dict[str, str], b: dict[str, str]) -> bool:
     return any(a[key] != b[key] for key in a.keys() & b.keys())
-
-
-def _close(a: float, b: float) -> bool:
-    return a == b or abs(a - b) <= 1e-3 * max(abs(a), abs(b)) + 5e-5
 
 
 def _spelled(row: ConsoleRow) -> str:
