@@ -200,6 +200,17 @@ def test_cells_that_came_to_their_end_are_runs(tmp_path: Path) -> None:
     assert shapes(runs) == [("run.ipynb#1", 6, 1), ("run.ipynb#2", 6, 1)]
 
 
+def test_two_tables_of_one_cell_are_two_runs(tmp_path: Path) -> None:
+    runs = in_notebook(tmp_path, cell(shown(drawn(6, 2.0, 6)), shown(drawn(6, 3.0, 6))))
+    assert shapes(runs) == [("run.ipynb#1", 6, 1), ("run.ipynb#2", 6, 1)]
+
+
+def test_a_table_that_grows_in_several_outputs_is_one_run(tmp_path: Path) -> None:
+    grown = [shown(drawn(rows, 2.0, 12)) for rows in (3, 7, 12, 12)]
+    runs = in_notebook(tmp_path, cell(*grown), cell(shown(drawn(5, 3.0, 12))))
+    assert shapes(runs) == [("run.ipynb#1", 12, 1), ("run.ipynb#2", 5, 1)]
+
+
 def test_a_first_try_that_was_interrupted_is_a_launch(tmp_path: Path) -> None:
     stopped = cell(shown(drawn(4, 2.0, 60)), error("KeyboardInterrupt", ""))
     (run,) = in_notebook(tmp_path, stopped, cell(shown(drawn(60, 3.0, 60))))
@@ -225,6 +236,16 @@ def test_tables_of_stable_baselines_in_two_cells_are_two_runs(tmp_path: Path) ->
     again = [SB3.format(reward=step // 50, step=step) for step in (512, 1024)]
     runs = in_notebook(tmp_path, cell(stream(learnt)), cell(stream(again)))
     assert [len(run.steps) for run in runs] == [3, 2]
+
+
+def test_another_place_to_log_to_is_another_training(tmp_path: Path) -> None:
+    first = [SB3.format(reward=step // 100, step=step) for step in (512, 1024, 1536)]
+    second = [SB3.format(reward=step // 50, step=step) for step in (512, 1024)]
+    runs = runs_of(tmp_path, "Logging to tb/PPO_1", first, "Logging to tb/PPO_2", second)
+    assert [len(run.steps) for run in runs] == [3, 2]
+    before = ["Logging to tb/PPO_1", *first, TRACEBACK]
+    (run,) = runs_of(tmp_path, before, "Logging to tb/PPO_2", second)
+    assert len(run.info.attempts) == 2
 
 
 def test_a_table_of_evaluations_by_step_is_said_and_is_no_training(tmp_path: Path) -> None:

@@ -100,16 +100,12 @@ class Training:
 
     def reading(self, notes: Sequence[str]) -> Reading:
         """What it is, once no more follows."""
-        steps: list[int] = []
-        said: list[str] = []
-        for launch in self._launches:
-            numbers, why = launch.settled()
-            steps += numbers
-            said += why
+        settled = [launch.settled() for launch in self._launches]
+        steps = [step for numbers, _ in settled for step in numbers]
         self._table.set_steps(np.array(steps, dtype=np.int64))
+        every = dict.fromkeys([*(note for _, sources in settled for note in sources), *notes])
         events = [replace(event, step=steps[after]) for after, event in self._events]
-        said = list(dict.fromkeys([*said, *notes]))
-        return Reading(self._table, notes=said, events=events)
+        return Reading(self._table, notes=list(every), events=events)
 
 
 class _Launch:

@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from rlprobe import naming
+from rlprobe import naming, schema
 from rlprobe.importers.console.pairs import Pair, left_of, metrics_of, pairs_in, piped
 from rlprobe.importers.console.prefixes import ANSI
 from rlprobe.importers.numbers import spelled
@@ -50,38 +50,9 @@ _SCALED = re.compile(r"(.{1,200})\((1e[-+]?\d{1,3})\)")  # `actor/lr(1e-4):0.010
 _SETTINGS = frozenset({"lr", "epoch", "step", "tokens_seen", "loss_scale"})
 # Words of the counters that count optimizer steps, and of those that count something beside them.
 _FINE = frozenset(
-    [
-        "step",
-        "steps",
-        "timestep",
-        "timesteps",
-        "iter",
-        "iters",
-        "iteration",
-        "iterations",
-        "itr",
-        "update",
-        "updates",
-        "nupdates",
-    ]
+    "step steps timestep timesteps iter iters iteration iterations itr update updates nupdates".split()
 )
-_OTHER = frozenset(
-    [
-        "epoch",
-        "epochs",
-        "max",
-        "env",
-        "inner",
-        "micro",
-        "batch",
-        "eval",
-        "test",
-        "val",
-        "warmup",
-        "save",
-        "log",
-    ]
-)
+_OTHER = frozenset("epoch epochs max env inner micro batch eval test val warmup save log".split())
 _PREFIXES = frozenset({"info", "debug", "warning", "train", "training", "root", "metrics", "and"})
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _LONGEST_WORD = 300

@@ -19,7 +19,7 @@ Source: transformers `Trainer._inner_training_loop` (the banner and the summary)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rlprobe.importers.console.ending import LastWords
@@ -42,11 +42,13 @@ _MOST_EXAMPLES = 3
 
 # Words of which a line has one that tells of a training: few lines do.
 _WORDS = ("train_runtime", "TrainOutput(", "Num ", "Total ", "Running ", "Continuing ", "esum")
-_FAILURES = ("Traceback", "Error")
+_OTHER_WORDS = ("Logging to ", "Traceback", "Error")
 _SUMMARY = re.compile(r"""\btrain_runtime['"]?\s*[:=]|\bTrainOutput\(global_step=""")
 _NUMBERS = re.compile(
-    r"\b(Num examples|Num Epochs|Total optimization steps|Total steps)\s*=\s*([\d,]{1,20})"
+    r"\b(?:(Num examples|Num Epochs|Total optimization steps|Total steps)\s*=\s*(?=\d)|"
+    r"^(Logging to) )([^\s|]{1,300})"
 )
+_PLACE = "Logging to"  # of Stable-Baselines3, at each call of `learn`
 _BEGINS = re.compile(r"Running training\b")
 _HELD_OUT = re.compile(r"Running (?:[Ee]valuation|[Pp]rediction)")
 _RESUMED = re.compile(
@@ -138,9 +140,14 @@ class Trainings:
             return
         training.numbers = training.numbers or between.numbers
         training.add(row, relaunched=between.failed or between.resumed or between.begins)
-        if between.bar is not None:
-            training.reached, training.total = between.bar.at, between.bar.of
+        self._draw()
         self._between = _Between()
+
+    def _draw(self) -> None:
+        """The bar above a table is that of the training that the table tells of."""
+        bar, self._between.bar = self._between.bar, None
+        if bar is not None:
+            self._last.reached, self._last.total = bar.at, bar.of
 
     def _decide(self) -> None:
         """Whether the rows that wait are of another training, or of none."""
@@ -161,7 +168,7 @@ class Trainings:
 
     def tells(self, line: str) -> bool:
         """Whether a line says something of a training, rather than of a step: then `hear` it."""
-        told = any(word in line for word in (*_WORDS, *_FAILURES))
+        told = any(word in line for word in (*_WORDS, *_OTHER_WORDS))
         return told and _SIGN.search(line) is not None
 
     def hear(self, line: str) -> None:
@@ -181,7 +188,8 @@ class Trainings:
         elif _BEGINS.search(line):
             between.held_out, between.numbers = False, {}
         elif not between.held_out:
-            between.numbers = between.numbers | dict(_NUMBERS.findall(line))
+            found = {match[1] or match[2]: match[3] for match in _NUMBERS.finditer(line)}
+            between.numbers = between.numbers | found
 
     def mark(self, mark: Mark) -> None:
         """Take note of what a notebook tells; the rows before it have been given."""
@@ -242,17 +250,18 @@ class Trainings:
         What such a row tells besides belongs to the one that it repeats.
         """
         shown = self._shown or {}
-        told = {name_of(key): value for key, value in row.metrics.items()}
+        values = {name_of(key): value for key, value in row.metrics.items()}
         before = shown.get(step)
         if len(shown) > _MOST_SHOWN:
             shown.clear()
         self._shown = shown
-        shown[step] = told if before is None else before | told
-        if before is None or not agree(before, told):
+        shown[step] = values if before is None else before | values
+        if before is None or not agree(before, values):
             return False
         more = {key: value for key, value in row.metrics.items() if name_of(key) not in before}
         if more and not self._waiting:
             self._keep(ConsoleRow(step, more, beside=True))
+        self._draw()
         return True
 
 
@@ -266,12 +275,13 @@ def _is_another(training: Training, rows: Sequence[ConsoleRow], between: _Betwee
         return have_loss(kinds) and (announced or bool(anew and have_loss(training.kinds)))
     if anew is False or between.resumed:
         return False
-    if between.ended or (anew and _differ(training.numbers, between.numbers)):
+    if between.ended or (anew and _differ(training.numbers, between)):
         return True
     totals = {between.bar.of if between.bar else rows[0].bar and rows[0].bar.of, training.total}
     changed = None not in totals and len(totals) > 1
     finished = training.complete and not between.failed
-    return between.cell and bool(anew) and (changed or finished)
+    called = between.cell or (between.bar is not None and training.reached is not None)
+    return called and bool(anew) and (changed or finished)
 
 
 def _is_none(training: Training, rows: Sequence[ConsoleRow]) -> bool:
@@ -295,8 +305,10 @@ def _begins_anew(training: Training, rows: Sequence[ConsoleRow]) -> bool | None:
     return then is not None and at <= stride * 1.01
 
 
-def _differ(a: dict[str, str], b: dict[str, str]) -> bool:
-    return any(a[key] != b[key] for key in a.keys() & b.keys())
+def _differ(numbers: Mapping[str, str], between: _Between) -> bool:
+    """Whether another training was announced; a launch after a failure logs to another place."""
+    keys = numbers.keys() & between.numbers.keys() - ({_PLACE} if between.failed else set())
+    return any(numbers[key] != between.numbers[key] for key in keys)
 
 
 def _spelled(row: ConsoleRow) -> str:
