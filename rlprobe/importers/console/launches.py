@@ -18,6 +18,7 @@ from rlprobe.importers.steps import COUNTERS
 from rlprobe.values import Event
 
 Kind = frozenset[str]
+Places = dict[str, float]  # of a row: where by each counter it stands
 
 _MOST_KINDS = 32  # sets of metrics that a training's rows are remembered by
 _MOST_LAUNCHES = 50
@@ -51,14 +52,14 @@ class Training:
     def __len__(self) -> int:
         return len(self._table)
 
-    def add(self, row: ConsoleRow, *, relaunched: bool = False) -> None:
+    def add(self, row: ConsoleRow, places: Places, *, relaunched: bool = False) -> None:
         """Take the next row; one without a step whose epoch went back is of another launch."""
         if not row.beside:
-            self._know(row, relaunched=relaunched)
+            self._know(row, places, relaunched=relaunched)
         self._launches[-1].add(row)
         self._table.add(0, row.metrics)
 
-    def _know(self, row: ConsoleRow, *, relaunched: bool) -> None:
+    def _know(self, row: ConsoleRow, places: Places, *, relaunched: bool) -> None:
         kind, epoch = kind_of(row), row.metrics.get("epoch")
         before = self.kinds.get(kind)
         if row.step is None and epoch is not None and before is not None and epoch < before:
@@ -70,15 +71,15 @@ class Training:
             self.kinds[kind] = epoch
         if len(self._head) < _MOST_HEAD:
             self._head.append({name_of(key): value for key, value in row.metrics.items()})
-        for counter, at in place_of(row).items():
-            self.first.setdefault(counter, at)
-            self.last[counter] = at
+        for counter in places.keys() - self.first.keys():
+            self.first[counter] = places[counter]
+        self.last |= places
         if row.bar is not None:
             self.total = row.bar.of
 
-    def goes_back(self, row: ConsoleRow) -> bool:
-        """Whether a row stands before the last one."""
-        return any(at < self.last.get(counter, at) for counter, at in place_of(row).items())
+    def goes_back(self, places: Places) -> bool:
+        """Whether a row of these places stands before the last one."""
+        return any(at < self.last.get(counter, at) for counter, at in places.items())
 
     def begins_with(self, rows: Sequence[ConsoleRow]) -> bool:
         """Whether these rows say again, with their steps, what its first ones said without."""
@@ -151,9 +152,9 @@ class _Launch:
         return self._numbers[self._rows[index]] if index >= 0 else 0
 
 
-def place_of(row: ConsoleRow) -> dict[str, float]:
+def place_of(row: ConsoleRow) -> Places:
     """Where a row stands, by the counters that tell it; the best first."""
-    places: dict[str, float] = {}
+    places: Places = {}
     if row.step is not None:
         places["step"] = row.step
     if "epoch" in row.metrics:

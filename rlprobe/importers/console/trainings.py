@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 from rlprobe.importers.console.ending import LastWords
 from rlprobe.importers.console.launches import (
+    Places,
     Training,
     agree,
     alike,
@@ -40,9 +41,6 @@ _AHEAD = 6  # rows that are looked at before it is said whether they are of anot
 _MOST_SHOWN = 20_000  # rows of a notebook that are remembered, to know them again
 _MOST_EXAMPLES = 3
 
-# Words of which a line has one that tells of a training: few lines do.
-_WORDS = ("train_runtime", "TrainOutput(", "Num ", "Total ", "Running ", "Continuing ", "esum")
-_OTHER_WORDS = ("Logging to ", "Traceback", "Error")
 _SUMMARY = re.compile(r"""\btrain_runtime['"]?\s*[:=]|\bTrainOutput\(global_step=""")
 _NUMBERS = re.compile(
     r"\b(?:(Num examples|Num Epochs|Total optimization steps|Total steps)\s*=\s*(?=\d)|"
@@ -99,7 +97,7 @@ class Trainings:
 
     def __init__(self) -> None:
         self._all = [Training()]
-        self._between = _Between()
+        self._between, self._is_said = _Between(), False  # what was said since the last row
         self._words = LastWords()
         self._heard = True  # whether what is said is said by the cell of the training
         self._alarm: int | None = None  # the row behind which a failure was first spoken of
@@ -125,23 +123,26 @@ class Trainings:
                 self._decide()
         elif self._is_apart or self._is_again:
             self._apart += [row] if self._is_apart else []
-        elif not row.beside and len(self._last) and self._may_begin(row):
-            self._waiting = [row]
+        elif row.beside:
+            self._last.add(row, {})
         else:
-            self._keep(row)
+            places = place_of(row)
+            begins = self._is_said and self._between.begins
+            if len(self._last) and (begins or self._last.goes_back(places)):
+                self._waiting = [row]
+            else:
+                self._keep(row, places)
 
-    def _may_begin(self, row: ConsoleRow) -> bool:
-        return self._between.begins or self._last.goes_back(row)
-
-    def _keep(self, row: ConsoleRow) -> None:
-        training, between = self._last, self._between
-        if row.beside:
-            training.add(row)
+    def _keep(self, row: ConsoleRow, places: Places) -> None:
+        training = self._last
+        if not self._is_said:
+            training.add(row, places)
             return
+        between = self._between
         training.numbers = training.numbers or between.numbers
-        training.add(row, relaunched=between.failed or between.resumed or between.begins)
+        training.add(row, places, relaunched=between.failed or between.resumed or between.begins)
         self._draw()
-        self._between = _Between()
+        self._between, self._is_said = _Between(), False
 
     def _draw(self) -> None:
         """The bar above a table is that of the training that the table tells of."""
@@ -164,18 +165,31 @@ class Trainings:
             self._apart += rows
             return
         for row in rows:
-            self._keep(row)
+            if row.beside:
+                self._last.add(row, {})
+            else:
+                self._keep(row, place_of(row))
 
     def tells(self, line: str) -> bool:
         """Whether a line says something of a training, rather than of a step: then `hear` it."""
-        told = any(word in line for word in (*_WORDS, *_OTHER_WORDS))
-        return told and _SIGN.search(line) is not None
+        return (
+            "Error" in line
+            or "Traceback" in line
+            or "Running " in line
+            or "train_runtime" in line
+            or "Num " in line
+            or "Total " in line
+            or "TrainOutput(" in line
+            or "Continuing " in line
+            or "esum" in line
+            or "Logging to " in line
+        ) and _SIGN.search(line) is not None
 
     def hear(self, line: str) -> None:
         """Take note of such a line; the rows before it have been given."""
         self._decide()
         self._is_apart = self._is_again = False
-        between = self._between
+        between, self._is_said = self._between, True
         if _FAILED.search(line):
             between.failed = True
             self._alarm = len(self._last) - 1 if self._alarm is None else self._alarm
@@ -196,7 +210,7 @@ class Trainings:
         self._decide()
         self._is_apart = self._is_again = False
         self._shown = {} if self._shown is None else self._shown
-        between = self._between
+        between, self._is_said = self._between, True
         if mark.of:
             between.bar = mark
         if mark.error and self._heard:
@@ -260,7 +274,7 @@ class Trainings:
             return False
         more = {key: value for key, value in row.metrics.items() if name_of(key) not in before}
         if more and not self._waiting:
-            self._keep(ConsoleRow(step, more, beside=True))
+            self._last.add(ConsoleRow(step, more, beside=True), {})
         self._draw()
         return True
 
@@ -288,7 +302,7 @@ def _is_none(training: Training, rows: Sequence[ConsoleRow]) -> bool:
     """Whether another cell shows something else by step, and no training: its evaluations, say."""
     kinds = [kind_of(row) for row in rows]
     other = not any(alike(a, b) for a in training.kinds for b in kinds)
-    return other and not have_loss(kinds) and training.goes_back(rows[0])
+    return other and not have_loss(kinds) and training.goes_back(place_of(rows[0]))
 
 
 def _begins_anew(training: Training, rows: Sequence[ConsoleRow]) -> bool | None:
