@@ -198,7 +198,7 @@ def test_hostile_output_costs_little_time_and_memory(line: bytes) -> None:
     lines.finish()
     assert time.perf_counter() - started < 10
     blocks = output._reader.blocks
-    held = [len(output._reader.overflows), len(blocks._lists), len(blocks._backs)]
+    held = [len(output._reader.asides.alone), len(blocks._lists), len(blocks._backs)]
     held += [len(blocks._coarse), *map(len, blocks._block.values())]
     assert max(held) <= 10_001
     output.finish()

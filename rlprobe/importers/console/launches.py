@@ -6,13 +6,13 @@ import functools
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from rlprobe import naming
+from rlprobe.importers.console.heard import Heard
 from rlprobe.importers.console.steps import ConsoleRow, SettledSteps
-from rlprobe.importers.importer import Reading
+from rlprobe.importers.importer import Reading, Told
 from rlprobe.importers.rows import RowTable
 from rlprobe.importers.steps import COUNTERS
 from rlprobe.values import Event
@@ -35,6 +35,7 @@ class Training:
         total: steps that it is to have, by its progress bar.
         reached: steps that it has had, by the bar that a notebook draws.
         numbers: what was announced of it before its first row.
+        heard: messages of the framework between its rows.
     """
 
     def __init__(self) -> None:
@@ -47,7 +48,8 @@ class Training:
         self._head: list[dict[str, float]] = []
         self._table = RowTable()
         self._launches = [_Launch()]
-        self._events: list[tuple[int, Event]] = []  # each behind the row of this number
+        self.heard = Heard()
+        self._endings: list[Told] = []  # how it ended, or seemed to
 
     def __len__(self) -> int:
         return len(self._table)
@@ -92,7 +94,7 @@ class Training:
     def tell(self, event: Event | None, row: int) -> None:
         """An event behind the row of this number."""
         if event is not None and row >= 0:
-            self._events.append((row, event))
+            self._endings.append(Told(row, event))
 
     @property
     def complete(self) -> bool:
@@ -105,8 +107,8 @@ class Training:
         steps = [step for numbers, _ in settled for step in numbers]
         self._table.set_steps(np.array(steps, dtype=np.int64))
         every = dict.fromkeys([*(note for _, sources in settled for note in sources), *notes])
-        events = [replace(event, step=steps[after]) for after, event in self._events]
-        return Reading(self._table, notes=list(every), events=events)
+        told = [*self.heard.told(), *self._endings]
+        return Reading(self._table, told=told, launches=self.heard.launches, notes=list(every))
 
 
 class _Launch:

@@ -72,11 +72,14 @@ def readings_of(source: Source, lines: Iterable[str | Mark]) -> list[Reading]:
             trainings.hear(line)
         before = reader.progress
         rows = reader.feed(line)
-        if rows:
-            trainings.add(rows)
         if reader.progress != before:
             trainings.move()
+        if rows:
+            trainings.add(rows)
         trainings.say(line)
+        for message in reader.said:
+            trainings.add(reader.pause())
+            trainings.tell(message)
     trainings.add(reader.finish())
     readings = trainings.readings([reader.note] if reader.note else [])
     if not readings:

@@ -7,24 +7,18 @@ import math
 import re
 
 from rlprobe.importers.console import line as console_line
+from rlprobe.importers.console.asides import Asides
 from rlprobe.importers.console.blocks import Blocks
+from rlprobe.importers.console.messages import Message, messages
 from rlprobe.importers.console.pairs import plain_pairs
 from rlprobe.importers.console.prefixes import ANSI, RANK, RAY
 from rlprobe.importers.console.steps import BAR, Bar, ConsoleRow, Row, bar_of
 from rlprobe.importers.console.table import Tables
-from rlprobe.importers.numbers import spelled
 
 _LONGEST_DICT = 65_536
 _MOST_STEPS = 10_000  # of which it is remembered which rank printed them
 _MOST_HELD = 200_000
 _OPENS = re.compile(r"\{\s*(?:['\"]|$)")
-_OVERFLOW = re.compile(
-    r"OVERFLOW!.*?Skipping step.*?[Rr]educing to ([\d.e+]+)"
-    r"|Overflow detected\. Skipping step.*?reducing to ([\d.e+]+)"
-)
-_NOT_FINITE = re.compile(
-    r"grad_norm is not finite: ([-+]?\w+)|Bad grad_norm detected \(grad_norm=([-+]?\w+)\)"
-)
 _DEEPSPEED = re.compile(r"\bstep=(\d+), skipped=(\d+), lr=\[([-+.\deE]+)")
 _CONTEXT = re.compile(
     r"(?:^|\W)(?:global[ _])?step:?\s+(\d+)\s*\]?\s*:?\s*$|\[Global Step: (\d+)\]", re.I
@@ -63,16 +57,16 @@ class Reader:
         self.context: int | None = None
         self.waiting: ConsoleRow | None = None
         self.last: Row = {}
-        self.warned: Row = {}  # from warnings since the last row
-        self.most = most
-        self.overflows: list[Row] = []  # warned of before any row: all there is, perhaps
-        self.overflowed = False
+        self.asides = Asides(most)
+        self.messages = messages()
+        self.said: list[Message] = []  # in what was fed last
         self.measured = 0  # rows that are no evaluation
         self.evaluating = 0  # lines in which an evaluation may still follow
         self.blocks = Blocks(most)
 
     def feed(self, segment: str) -> list[ConsoleRow]:
         """The rows that are whole with one more line, or what stands between carriage returns."""
+        self.said, self.rank = [], None
         text = ANSI.sub("", segment) if "\x1b" in segment else segment
         if text.lstrip().startswith(("(", "[")):
             text = self._rank(RAY.sub("", text))
@@ -97,8 +91,8 @@ class Reader:
         self._flush()
         if not self.measured:
             self.note = self._fall_back()
-        elif self.warned and self.context is not None:
-            self._give(ConsoleRow(self.context, self.warned))
+        elif self.asides and self.context is not None:
+            self._give(ConsoleRow(self.context, self.asides.rest()))
         return self._given()
 
     def _given(self) -> list[ConsoleRow]:
@@ -119,9 +113,12 @@ class Reader:
 
     def _line(self, text: str) -> None:
         self.bar_here = False
+        whole = text
         if "%|" in text:
             text = self._bars(text)
-        if self._warning(text):
+        message = self.messages.see(whole, self.rank)
+        if message is not None:
+            self._tell(message)
             return
         if "{" in text:
             self._dicts(text)
@@ -211,30 +208,16 @@ class Reader:
             if row and console_line.measures(row):
                 self._row(row)
 
-    def _warning(self, text: str) -> bool:
-        """What a framework says about a step that it skipped."""
-        if "verflow" in text or "OVERFLOW" in text:
-            match = _OVERFLOW.search(text)
-            if match:
-                self._warn({"loss_scale": float(match[1] or match[2]), "update_skipped": 1.0})
-                return True
-        if "grad_norm" in text:
-            match = _NOT_FINITE.search(text)
-            value = spelled(match[1] or match[2]) if match else None
-            if value is not None:
-                self.warned["grad_norm"] = value
-                return True
-        return False
-
-    def _warn(self, warning: Row) -> None:
-        self._flush()
-        self.overflowed = True
-        if self.bar is not None:
-            self._explicit(self.bar.at, warning)
-        else:
-            self.warned |= warning
-            if not self.measured and len(self.overflows) < self.most:
-                self.overflows.append(warning)
+    def _tell(self, message: Message) -> None:
+        """What a framework says beside its rows."""
+        self.said.append(message)
+        if message.known.rows == "bar":
+            self._flush()
+            if self.bar is not None:
+                self.asides.overflowed |= "update_skipped" in message.metrics
+                self._explicit(self.bar.at, dict(message.metrics))
+                return
+        self.asides.add(message, rows=bool(self.measured))
 
     def _deepspeed(self, text: str) -> bool:
         match = _DEEPSPEED.search(text) if "skipped=" in text else None
@@ -265,11 +248,8 @@ class Reader:
         self.context = None
 
     def _warned(self, row: Row) -> Row:
-        warned = {key: value for key, value in self.warned.items() if key not in row}
-        self.warned = {}
         self.measured += 1
-        # Where overflows are printed, a row without one had none.
-        return {"update_skipped": 0.0, **warned} if self.overflowed else warned
+        return self.asides.take(row)
 
     def _implicit(self, row: Row) -> None:
         if self.context is not None:
@@ -322,15 +302,15 @@ class Reader:
 
     def _fall_back(self) -> str:
         """No row of metrics at all: blocks under headings, or the warnings alone."""
-        warned, self.warned = self.warned, {}
+        warned, alone = self.asides.rest(), self.asides.alone
         if warned and self.context is not None:
             self._explicit(self.context, warned)
             return ""
-        for row in self.overflows:
+        for row in alone:
             self._implicit(row)
             self._flush()
-        if self.overflows:
-            return ""
+        if alone:
+            return "no rows of metrics: only numbers in messages of the framework"
         rows, note = self.blocks.rows()
         for step, row in rows:
             self._explicit(step, row)

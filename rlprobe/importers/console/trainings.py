@@ -33,6 +33,7 @@ from rlprobe.importers.console.launches import (
     name_of,
     place_of,
 )
+from rlprobe.importers.console.messages import Message
 from rlprobe.importers.console.steps import ConsoleRow
 from rlprobe.importers.importer import Reading
 from rlprobe.values import Unread
@@ -101,6 +102,7 @@ class Trainings:
         self._words = LastWords()
         self._heard = True  # whether what is said is said by the cell of the training
         self._alarm: int | None = None  # the row behind which a failure was first spoken of
+        self._failed: tuple[int, LastWords] | None = None  # what was said then, until a row follows
         self._waiting: list[ConsoleRow] = []
         self._apart: list[ConsoleRow] = []
         self._is_apart = self._is_again = False  # what the rows are that follow in this cell
@@ -131,6 +133,8 @@ class Trainings:
             if len(self._last) and (begins or self._last.goes_back(places)):
                 self._waiting = [row]
             else:
+                if self._failed is not None:
+                    self._died(anew=len(self._last) in self._last.heard.launches[-1:])
                 self._keep(row, places)
 
     def _keep(self, row: ConsoleRow, places: Places) -> None:
@@ -154,6 +158,8 @@ class Trainings:
         """Whether the rows that wait are of another training, or of none."""
         rows, self._waiting = self._waiting, []
         measured = [row for row in rows if not row.beside]
+        if measured:
+            self._died(anew=True)
         if measured and self._shown is not None and self._last.begins_with(measured):
             self._is_again = True
             return
@@ -220,6 +226,9 @@ class Trainings:
                 self.say(line)
         if mark.cell:
             # What another cell says, and how it fails, is no end of this training.
+            if self._alarm is not None and self._heard:
+                self._last.tell(self._words.event(None, followed=True), self._alarm)
+                self._alarm = None
             self.move()
             self._heard, between.cell = False, True
 
@@ -228,19 +237,33 @@ class Trainings:
         if self._heard:
             self._words.add(line)
 
+    def tell(self, message: Message) -> None:
+        """A message of the framework; the rows before it have been given."""
+        self._decide()
+        self._last.heard.hear(message, len(self._last) - 1)
+
     def move(self) -> None:
         """The output goes on: what was said is no end of the whole."""
-        if self._alarm is not None and self._heard:
-            self._last.tell(self._words.event(0), self._alarm)
+        if self._alarm is not None and self._alarm >= 0 and self._heard:
+            self._failed = self._failed or (self._alarm, self._words)
+            self._words = LastWords()
         self._alarm, self._heard = None, True
         self._words.clear()
+
+    def _died(self, *, anew: bool) -> None:
+        """Tell of a failure, where the training begins anew after it."""
+        if self._failed is not None and anew:
+            row, words = self._failed
+            self._last.tell(words.event(None, followed=True), row)
+        self._failed = None
 
     def readings(self, notes: Sequence[str]) -> list[Reading]:
         """One for each training, named by its number where there are several; [] without rows."""
         self._decide()
         if not len(self._last):
             return []
-        self._last.tell(self._words.event(0), len(self._last) - 1)
+        last = len(self._last) - 1
+        self._last.tell(self._words.event(None) or self._last.heard.ending(last), last)
         readings = [training.reading(notes) for training in self._all]
         for number, reading in enumerate(readings if len(readings) > 1 else (), start=1):
             reading.run = f"#{number}"
