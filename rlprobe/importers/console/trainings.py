@@ -118,6 +118,15 @@ class Trainings:
             if self._shown is None or row.step is None or not self._is_shown_again(row, row.step):
                 self._take(row)
 
+    def add_late(self, rows: Sequence[ConsoleRow]) -> None:
+        """Take rows that were known only in the end: they begin nothing after others."""
+        self._decide()
+        if not len(self._last):
+            self.add(rows)
+            return
+        for row in rows:
+            self._last.add(row, place_of(row))
+
     def _take(self, row: ConsoleRow) -> None:
         if self._waiting:
             self._waiting.append(row)
