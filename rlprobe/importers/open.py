@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from rlprobe.store.run import Run
 from rlprobe.values import Problem
 
 Part = tuple[Path, list[Reading]]  # a file, or the first one of a folder, and what it holds
+_NUMBERED = re.compile(r"(.+)#([1-9]\d{0,5})")  # `file.ipynb#2`: the second training in it
 Groups = dict[tuple[str, Importer], list[Part]]  # by what names the run, and the format
 
 
@@ -34,6 +36,8 @@ def open_runs(path: str | Path) -> list[Run]:
     try:
         mode = place.stat().st_mode
     except OSError as error:
+        if numbered := _NUMBERED.fullmatch(str(path)):
+            return [_training(Path(numbered[1]), int(numbered[2]))]
         why = (
             "no such file or directory" if isinstance(error, FileNotFoundError) else error.strerror
         )
@@ -48,6 +52,18 @@ def open_runs(path: str | Path) -> list[Run]:
             hint="Pipe it in, and give `-` as the path.",
         )
     return _open_file(place)
+
+
+def _training(path: Path, number: int) -> Run:
+    """One of several trainings in a file, by its number."""
+    runs = open_runs(path)
+    of_number = [run for run in runs if run.info.id.endswith(f"#{number}")]
+    if len(of_number) != 1:
+        raise InputError(
+            f"Couldn't find training {number} of '{path}'",
+            hint=f"`rlprobe scan {path}` says what it holds.",
+        )
+    return of_number[0]
 
 
 def _open_file(path: Path) -> list[Run]:
@@ -66,8 +82,7 @@ def _runs(
     names = dict.fromkeys(reading.run for reading in readings)
     runs: list[Run] = []
     for name in names:
-        # `#2` is the second training in the file.
-        numbered = name.startswith("#")
+        numbered = name.startswith("#")  # the trainings of one file
         own = f"{run_id or path.name}{name}" if numbered else name or run_id
         place = Path(f"{path}{name}") if numbered else path
         of_name = [reading for reading in readings if reading.run == name]

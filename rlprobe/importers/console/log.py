@@ -80,7 +80,8 @@ def readings_of(source: Source, lines: Iterable[str | Mark]) -> list[Reading]:
         for message in reader.said:
             trainings.add(reader.pause())
             trainings.tell(message)
-    trainings.add(reader.finish())
+    trainings.add(reader.pause())
+    trainings.add_late(reader.finish())
     readings = trainings.readings([reader.note] if reader.note else [])
     if not readings:
         raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rlprobe import schema
-from rlprobe.errors import InputError
 from rlprobe.importers.console.cut import mended
 from rlprobe.importers.console.log import readings_of
 from rlprobe.importers.console.prefixes import ANSI
 from rlprobe.importers.console.trainings import Mark
-from rlprobe.importers.importer import Importer, Reading
+from rlprobe.importers.importer import CutDocumentError, Importer, Reading
 from rlprobe.importers.source import Source
 from rlprobe.values import Problem
 
@@ -54,6 +53,7 @@ class Notebook(Importer):
     name = "notebook"
     description = "Jupyter notebooks (.ipynb)"
     priority = 30
+    final = True  # read as text, the source of the cells would be taken for metrics
     step_keys = schema.step_keys().formats["console"]
 
     def recognises(self, source: Source) -> bool:
@@ -74,7 +74,7 @@ class Notebook(Importer):
             document, cut = None, False
         cells = _cells(document)
         if cells is None:
-            raise InputError(f"Couldn't read '{source.path}': no notebook with cells")
+            raise CutDocumentError(f"Couldn't read '{source.path}': no notebook with cells")
         readings = readings_of(source, _lines(cells))
         if cut:
             problem = Problem(str(source.path), "the notebook is cut off: read up to the cut")
