@@ -41,7 +41,7 @@ def _names(runs: Sequence[Run]) -> list[str]:
     """A directory's name for each run: its id, as far as that can be one."""
     names: list[str] = []
     for number, run in enumerate(runs, start=1):
-        name = re.sub(r"[^\w.() -]+", "_", run.info.id).strip(" .")[:100] or f"run-{number}"
+        name = re.sub(r"[^\w.() #-]+", "_", run.info.id).strip(" .")[:100] or f"run-{number}"
         names.append(name if name not in names else f"{name}-{number}")
     return names
 
