@@ -15,13 +15,12 @@ from rlprobe.findings import (
     Finding,
     RunSummary,
     ScanReport,
-    Severity,
-    Verdict,
 )
 from rlprobe.scan.attempts import Branch, Told, branches, remarks, told_once, with_attempts
 from rlprobe.scan.context import Context
 from rlprobe.scan.excerpts import with_excerpts
 from rlprobe.scan.incidents import incidents_of, linked_by_cause
+from rlprobe.scan.verdict import verdict
 from rlprobe.store.run import Run
 
 
@@ -51,15 +50,17 @@ def scan(run: Run, config: Config | None = None) -> ScanReport:
     merged = told_once(attempts)
     findings = _pictured(merged, attempts)
     coverage = _coverage(judged, findings)
+    word, reason = verdict(run, findings, coverage, chosen)
     return ScanReport(
         path=run.info.path,
         run=_summary(run, attempts[0].context, remarks(attempts)),
-        verdict=_verdict(findings, coverage, chosen),
+        verdict=word,
         findings=findings,
         incidents=incidents_of(findings, merged.context_of),
         coverage=coverage,
         unmapped_metrics=run.info.unmapped,
         problems=run.problems,
+        reason=reason,
     )
 
 
@@ -167,25 +168,6 @@ def _described(need: str) -> str:
     return f"{need} logged"
 
 
-def _verdict(
-    findings: tuple[Finding, ...],
-    coverage: Sequence[Coverage],
-    detectors: Mapping[str, type[Detector]],
-) -> Verdict:
-    left = (finding.severity for finding in findings if finding.resolved_by is None)
-    worst = max(left, default=None)
-    if worst is Severity.CRITICAL:
-        return "fail"
-    if worst is Severity.WARNING:
-        return "warn"
-    judged = any(
-        entry.state in {"clean", "fired"} and not detectors[entry.detector].facts_only
-        for entry in coverage
-    )
-    failed = any(entry.state == "failed" for entry in coverage)
-    return "pass" if judged and not failed else "not_judged"
-
-
 def _summary(run: Run, context: Context, notes: Sequence[str]) -> RunSummary:
     info = run.info
     has_rows = bool(len(context.steps))
@@ -202,4 +184,5 @@ def _summary(run: Run, context: Context, notes: Sequence[str]) -> RunSummary:
         ranks=len(set(ranks.tolist())) if len(ranks) < 10_000_000 else info.world_size,
         notes=(*info.notes, *notes),
         health=info.health,
+        unread=info.unread,
     )

@@ -179,7 +179,14 @@ def unjudged() -> ScanReport:
         Coverage("KL_BLOWUP", "not_checked", "no kl_mean logged"),
     )
     report = ScanReport(
-        "train.log", summary, "not_judged", (), (), coverage, unmapped_metrics=("my/odd metric",)
+        "train.log",
+        summary,
+        "not_judged",
+        (),
+        (),
+        coverage,
+        unmapped_metrics=("my/odd metric",),
+        reason="too few rows for the statistical checks; the others found nothing",
     )
     return _drawn(report, run)
 
