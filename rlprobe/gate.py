@@ -139,7 +139,8 @@ def _named(finding: Finding) -> str:
 
 def _doubts(report: ScanReport, policy: GatePolicy) -> Iterator[str]:
     if report.verdict == "not_judged":
-        yield f"'{report.path}' was not judged: {report.reason}"
+        why = report.reason or "nothing could be judged in it"
+        yield f"'{report.path}' was not judged: {why}"
     elif report.reason:
         yield f"'{report.path}' was not judged as a whole: {report.reason}"
     states = {entry.detector: entry for entry in report.coverage}

@@ -12,6 +12,7 @@ from rlprobe.importers.assemble import assemble
 from rlprobe.importers.folders import folders_in
 from rlprobe.importers.formats import formats
 from rlprobe.importers.importer import CutDocumentError, Importer, Reading
+from rlprobe.importers.refusal import refused
 from rlprobe.importers.source import STDIN, Source
 from rlprobe.store import layout
 from rlprobe.store.run import Run
@@ -26,7 +27,8 @@ def open_runs(path: str | Path) -> list[Run]:
 
     Raises:
         InputError: nothing is there, or it cannot be read.
-        UnknownFormatError: no known format; the message names those that are.
+        UnknownFormatError: no known format; the message quotes what was seen, and names the format
+            that it is nearest to.
     """
     place = Path(path)
     if place == STDIN:
@@ -98,15 +100,7 @@ def _read(source: Source) -> tuple[Importer, list[Reading]]:
         if failed is not None and source.suffix == ".json":
             readings[0].problems = [Problem(str(source.path), str(failed)), *readings[0].problems]
         return importer, readings
-    raise failed or _unknown(source.path)
-
-
-def _unknown(path: Path) -> UnknownFormatError:
-    known = "; ".join(importer.description for importer in formats())
-    return UnknownFormatError(
-        f"Couldn't read '{path}': no known log format, and no metrics in its text",
-        hint=f"Known: a recording; {known}.",
-    )
+    raise refused(source, failed)
 
 
 def _open_directory(directory: Path) -> list[Run]:

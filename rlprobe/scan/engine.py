@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rlprobe import catalog
+from rlprobe import _visible, catalog
 from rlprobe.config import Config
 from rlprobe.detector import Detector
 from rlprobe.errors import EmptyRunError, Inconclusive
@@ -22,6 +22,8 @@ from rlprobe.scan.excerpts import with_excerpts
 from rlprobe.scan.incidents import incidents_of, linked_by_cause
 from rlprobe.scan.verdict import verdict
 from rlprobe.store.run import Run
+
+_QUOTED = 72  # characters of a line that is quoted
 
 
 @dataclass
@@ -40,7 +42,7 @@ def scan(run: Run, config: Config | None = None) -> ScanReport:
     config = config or Config()
     if not len(run.steps) and not len(run.ranks) and not run.events:
         raise EmptyRunError(
-            f"Couldn't judge '{run.info.path}': it holds no steps and no events",
+            f"Couldn't judge '{run.info.path}': it holds no steps and no events{_seen(run)}",
             hint="Was the run directory just created, or the log cut before its first row?",
         )
     detectors = catalog.load(config.detector_folders)
@@ -62,6 +64,14 @@ def scan(run: Run, config: Config | None = None) -> ScanReport:
         problems=run.problems,
         reason=reason,
     )
+
+
+def _seen(run: Run) -> str:
+    """A piece of the log that looks like metrics, where there is one."""
+    for item in run.info.unread:
+        for number, text in item.examples[:1]:
+            return f'. Seen: {item.thing} {number:,}: "{_visible.start(text.strip(), _QUOTED)}"'
+    return ""
 
 
 def _judge_branch(
