@@ -37,21 +37,20 @@ def _example(item: Unread, quote: Quote) -> str:
     return f", e.g. {where}{quote(escape.start(text.strip(), _EXAMPLE))}"
 
 
-def unknown_names(report: ScanReport, quote: Quote = "{}".format) -> str:
-    """The names that no check knows, each with the metric that it is near to.
+def unknown_names(report: ScanReport, quote: Quote = "{}".format) -> list[str]:
+    """The names that no check knows, each with the metric that it is near to, in parts of a line.
 
     `Names that no check knows: actor/entropy_loss2 (near: entropy_loss) and 3 more.` Those come
     first that speak of a loss, a reward and the like. Empty where all are known.
     """
     names = report.unmapped_metrics
     if not names:
-        return ""
-    shown = ", ".join(
-        _with_nearest(name, report.run.framework, quote)
-        for name in nearest.telling_first(names)[:_NAMES]
-    )
-    more = f" and {numbers.count(len(names) - _NAMES)} more" if len(names) > _NAMES else ""
-    return f"Names that no check knows: {shown}{more}."
+        return []
+    first = nearest.telling_first(names)[:_NAMES]
+    *shown, last = (_with_nearest(name, report.run.framework, quote) for name in first)
+    more = [f"and {numbers.count(len(names) - _NAMES)} more."] if len(names) > _NAMES else []
+    last = last if more else f"{last}."
+    return ["Names that no check knows:", *(f"{name}," for name in shown), last, *more]
 
 
 def _with_nearest(name: str, framework: str | None, quote: Quote) -> str:

@@ -116,7 +116,7 @@ def _account(report: ScanReport) -> list[str]:
     lines: list[str] = []
     for said in (
         account.unread(report.run.rows, report.run.unread, escape.code),
-        account.unknown_names(report, escape.code),
+        " ".join(account.unknown_names(report, escape.code)),
     ):
         lines += [said, ""] if said else []
     return lines

@@ -215,13 +215,11 @@ def _by_reason(items: Sequence[Coverage]) -> str:
 
 def _account(report: ScanReport, width: int) -> list[Text]:
     """How much of the log was understood, and what that does not let one say."""
-    sentences = [
-        account.unread(report.run.rows, report.run.unread),
-        account.unknown_names(report),
-    ]
+    sentences = [account.unread(report.run.rows, report.run.unread)]
     if report.reason and report.verdict != "not_judged":
         sentences.insert(0, f"Not judged as a whole: {escape.line(report.reason)}.")
-    return plain(line for said in sentences if said for line in wrap(said, width, rest="  "))
+    lines = [line for said in sentences if said for line in wrap(said, width, rest="  ")]
+    return plain([*lines, *flow(account.unknown_names(report), width, gap=" ")])
 
 
 def _remarks(report: ScanReport, width: int) -> list[Text]:
