@@ -10,6 +10,7 @@ from rlprobe.errors import UsageError
 from rlprobe.importers import open_runs
 from rlprobe.importers.joining import joined
 from rlprobe.numbers import plural
+from rlprobe.report import account
 from rlprobe.store import from_run
 from rlprobe.store.run import Run
 
@@ -55,4 +56,6 @@ def recorded(run: Run, directory: Path) -> str:
         facts.append(plural(len(run.info.attempts), "attempt"))
     if run.sample_steps():
         facts.append(f"rollouts of {plural(len(run.sample_steps()), 'step')}")
-    return f"{directory}: {', '.join(facts)} (from {run.info.source})"
+    unread = account.unread(len(run.steps), run.info.unread)
+    more = f"\n  {unread}" if unread else ""
+    return f"{directory}: {', '.join(facts)} (from {run.info.source}){more}"

@@ -17,7 +17,7 @@ from rlprobe.importers.steps import is_counter
 from rlprobe.store.frame import Frame, empty_frame, frame_of
 from rlprobe.store.run import RunInfo
 from rlprobe.store.table import TableRun
-from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray
+from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray, together
 
 _MIXED = "rows of many steps come again and again: read as one launch, the last value of each step"
 _COUNTED_ON = "steps begin anew in each epoch: counted on from one to the next"
@@ -63,6 +63,7 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         attempts=attempts,
         notes=tuple(dict.fromkeys(notes)),
         unmapped=_unmapped(keys, aliases),
+        unread=together(item for reading in readings for item in reading.unread),
     )
     return TableRun(
         info,

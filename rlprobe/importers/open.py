@@ -13,6 +13,7 @@ from rlprobe.importers.assemble import assemble
 from rlprobe.importers.folders import folders_in
 from rlprobe.importers.formats import formats
 from rlprobe.importers.importer import CutDocumentError, Importer, Reading
+from rlprobe.importers.refusal import refused
 from rlprobe.importers.renumbering import numbered_by
 from rlprobe.importers.source import STDIN, Source
 from rlprobe.importers.steps import NoSuchCounterError
@@ -34,7 +35,8 @@ def open_runs(path: str | Path, step_key: str | None = None) -> list[Run]:
 
     Raises:
         InputError: nothing is there, it cannot be read, or has no such counter.
-        UnknownFormatError: no known format; the message names those that are.
+        UnknownFormatError: no known format; the message quotes what was seen, and names the format
+            that it is nearest to.
     """
     place = Path(path)
     if place == STDIN:
@@ -121,15 +123,7 @@ def _read(source: Source) -> tuple[Importer, list[Reading]]:
         if source.step_key is not None:
             numbered_by(readings, source.step_key, source.path)
         return importer, readings
-    raise failed or _unknown(source.path)
-
-
-def _unknown(path: Path) -> UnknownFormatError:
-    known = "; ".join(importer.description for importer in formats())
-    return UnknownFormatError(
-        f"Couldn't read '{path}': no known log format, and no metrics in its text",
-        hint=f"Known: a recording; {known}.",
-    )
+    raise refused(source, failed)
 
 
 def _open_directory(directory: Path, step_key: str | None) -> list[Run]:
