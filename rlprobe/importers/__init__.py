@@ -3,7 +3,7 @@
 Wings: console, documents, tensorboard, trackers, trainers. What they share lies beside this file:
 
 importer, formats  what an importer is; every importer there is, in order
-source             a file to be read, bounded, decompressed and decoded
+source, compression a file to be read, bounded, decompressed and decoded
 byte_stream, wire  a file as a stream of bytes; fields of protocol buffers
 numbers            numbers as frameworks spell them
 steps, step_axis   which key is the step; which of a row's numbers it is
