@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -40,8 +41,10 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         framework = given
     aliases = naming.every().get(framework or "generic", naming.every()["generic"])
     notes = [note for reading in readings for note in reading.notes]
-    steps, mixed = _steps_frame([part for part in parts if part.rank is None], aliases, notes)
-    ranks = _ranks_frame([part for part in parts if part.rank is not None], aliases)
+    of_ranks = [part for part in parts if part.rank is not None]
+    global_ = [part for part in parts if part.rank is None] or _of_first_rank(of_ranks, notes)
+    steps, mixed = _steps_frame(global_, aliases, notes)
+    ranks = _ranks_frame(of_ranks, aliases)
     notes += [_MIXED] if mixed else []
     left_out = sum(reading.rows.left_out for reading in readings)
     notes += [f"{left_out:,} keys left out: more than memory allows"] if left_out else []
@@ -117,14 +120,39 @@ def _steps_frame(
     return frame_of(step, _canonical(columns, aliases), attempt=attempt), mixed
 
 
+def _of_first_rank(parts: Sequence[_Part], notes: list[str]) -> list[_Part]:
+    """Where every rank has a log of its own, the first rank's, which stands for the run."""
+    ranks = [part.rank for part in parts if part.rank is not None and len(part.step)]
+    if not ranks:
+        return []
+    first = min(ranks)
+    notes.append(f"metrics of the run: those of rank {first}")
+    own = [part for part in parts if part.rank == first]
+    return [replace(part, rank=None, columns=_copied(part.columns)) for part in own]
+
+
+def _copied(columns: Columns) -> Columns:
+    return {key: (values.copy(), valid.copy()) for key, (values, valid) in columns.items()}
+
+
 def _ranks_frame(parts: Sequence[_Part], aliases: naming.Aliases) -> Frame:
     if not parts:
         return empty_frame()
+    parts = sorted(parts, key=lambda part: part.rank or 0)
     step, columns = _stacked(parts)
     sizes = [len(part.step) for part in parts]
     rank = np.repeat([part.rank or 0 for part in parts], sizes).astype(np.int64)
-    attempt = np.concatenate([attempts_of(part.step, part.columns)[0] for part in parts])
+    attempt = np.concatenate([_launches(list(own)) for _, own in groupby(parts, _rank)])
     return frame_of(step, _canonical(columns, aliases), rank=rank, attempt=attempt)
+
+
+def _rank(part: _Part) -> int | None:
+    return part.rank
+
+
+def _launches(parts: Sequence[_Part]) -> IntArray:
+    """The attempt of each row of one rank, over all of its logs."""
+    return attempts_of(*_stacked(parts))[0]
 
 
 def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:

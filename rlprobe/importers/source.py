@@ -31,16 +31,16 @@ class Source:
     Attributes:
         path: where it lies; named in every message.
         name: its name without a compression suffix.
-        earlier: files that its text goes on from, the oldest first (rotated logs).
+        parts: files whose texts are read one after another (rotated logs); else the file itself.
         step_key: the key that the user wants rows to be numbered by; None: the best one there is.
     """
 
     def __init__(
-        self, path: Path, step_key: str | None = None, *, earlier: Sequence[Path] = ()
+        self, path: Path, step_key: str | None = None, *, parts: Sequence[Path] = ()
     ) -> None:
         self.path = path
         self.step_key = step_key
-        self.earlier = tuple(earlier)
+        self.parts = tuple(parts) or (path,)
         self.name = path.name
         for suffix in compression.SUFFIXES:
             self.name = self.name.removesuffix(suffix)
@@ -102,14 +102,16 @@ class Source:
 
     def chunks(self, size: int = compression.CHUNK_BYTES) -> Iterator[bytes]:
         """The content in blocks of about this size, in UTF-8 if the file is text."""
-        for path in self.earlier:
+        if len(self.parts) == 1:
+            yield from self._own_chunks(size)
+            return
+        for path in self.parts:
             last = b"\n"
             for chunk in Source(path).chunks(size):
                 yield chunk
                 last = chunk[-1:] or last
             if last not in b"\r\n":
                 yield b"\n"
-        yield from self._own_chunks(size)
 
     def _own_chunks(self, size: int) -> Iterator[bytes]:
         with self.open() as file:

@@ -121,4 +121,4 @@ def test_what_only_begins_like_a_compressed_file(tmp_path: Path) -> None:
 def test_files_that_go_on_from_one_another_are_one_text(tmp_path: Path) -> None:
     first = log(tmp_path, "a.gz", gzip.compress(b"1\n2"))
     last = log(tmp_path, "c", "3\n".encode("utf-16"))
-    assert list(Source(last, earlier=[first]).lines()) == [b"1", b"2", b"3"]
+    assert list(Source(last, parts=[first, last]).lines()) == [b"1", b"2", b"3"]
