@@ -21,7 +21,8 @@ from rlprobe.importers.source import Source
 from rlprobe.importers.told_twice import told_once
 from rlprobe.values import Event
 
-Read = Callable[[Source], tuple[Importer, list[Reading]]]
+Content = tuple[Importer, list[Reading]]
+Read = Callable[[Source], Content]
 
 
 class Gathering:
@@ -38,7 +39,6 @@ class Gathering:
         self._groups: dict[tuple[str, Importer], Gathered] = {}
         self.listing = Listing(root)
         self.account = LookedAt(root)
-        self._silent: list[Path] = []
         self._gather()
         self._add_endings()
         groups = told_once(root, list(self._groups.values()), self.account.said)
@@ -67,38 +67,37 @@ class Gathering:
 
     def _look(self, log: Log) -> None:
         """Read one log; where its process wrote to two outputs, both."""
-        found = self._tried(log.path, log.parts)
+        output = self._tried(log.path, log.parts)
         if log.errors is not None:
-            self._look_at_both(log, found)
-        elif found is not None:
-            self._add(log.path, found[0], Part(log.path, found[1]))
+            self._look_at_both(log, log.errors, output)
+        elif output is not None:
+            self._add(log.path, output[0], Part(log.path, output[1]))
 
-    def _look_at_both(self, log: Log, found: tuple[Importer, list[Reading]] | None) -> None:
-        errors = Path(log.errors or log.path)
-        other = self._tried(errors, (errors,))
-        if found is None or other is None:
-            path, one = (log.path, found) if found is not None else (errors, other)
-            if one is None:
-                return
-            if one[0].fallback:  # text: the end of the run may stand in the other
-                one = self._tried(path, (*log.parts, errors)) or one
-            self._add(path, one[0], Part(path, one[1]))
+    def _look_at_both(self, log: Log, beside: Path, output: Content | None) -> None:
+        errors = self._tried(beside, (beside,))
+        if output is not None and errors is not None:
+            self._add(log.path, output[0], Part(log.path, output[1]))
+            self._add(log.path, errors[0], Part(beside, errors[1]))
             return
-        for path, one in ((log.path, found), (errors, other)):
-            self._add(log.path, one[0], Part(path, one[1]))
+        path, content = (log.path, output) if output is not None else (beside, errors)
+        if content is None:
+            return
+        if content[0].fallback:  # text: the end of the run may stand in the other
+            content = self._tried(path, (*log.parts, beside)) or content
+            self.account.take(log.path, beside)
+        self._add(path, content[0], Part(path, content[1]))
 
     def _tried(self, path: Path, parts: tuple[Path, ...]) -> tuple[Importer, list[Reading]] | None:
         try:
             return self._read(Source(path, self._step_key, parts=parts))
         except InputError as error:
             self.account.refuse(path, error)
-            self._silent.append(path)
             return None
 
     def _add_endings(self) -> None:
         """What logs without metrics tell of the end of the run that they are of (ranks)."""
         texts = {key: group for (key, kind), group in self._groups.items() if kind.fallback}
-        for path in self._silent:
+        for path in [*self.account.empty]:
             group = texts.get(membership.run_of(path, self._root))
             event = _ending(path) if group is not None else None
             if group is None or event is None:
@@ -106,6 +105,7 @@ class Gathering:
             ranks = membership.ranks_of([*(part.path for part in group.parts), path], self._root)
             told = replace(event, rank=ranks[-1] if ranks else 0)
             group.parts.append(Part(path, [Reading(events=[told])]))
+            self.account.take(path)
 
     def _with_rollouts(self, groups: Sequence[Gathered]) -> Iterator[Gathered]:
         """Files of nothing but rollouts join the run beside them, where there is just one."""

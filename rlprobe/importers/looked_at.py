@@ -40,6 +40,10 @@ class LookedAt:
         else:
             self.failed.append((path, error))
 
+    def take(self, *paths: Path) -> None:
+        """What was found to hold nothing tells something after all, beside another file."""
+        self.empty = [path for path in self.empty if path not in paths]
+
     def problems(self) -> list[Problem]:
         """Files that look like logs and could not be read."""
         shown = [Problem(str(path), str(error)) for path, error in self.failed[:_MOST_PROBLEMS]]

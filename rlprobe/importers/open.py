@@ -113,16 +113,16 @@ def _open_directory(directory: Path) -> list[Run]:
     recordings: list[Run] = [Recording(child) for child in layout.recordings_in(directory)]
     if recordings:
         return recordings
-    found = Gathering(directory, _read)
-    if found.runs:
-        return _with_account(_gathered(found), found)
+    gathering = Gathering(directory, _read)
+    if gathering.runs:
+        return _with_account(_gathered(gathering), gathering)
     try:
         empty = not any(directory.iterdir())
     except OSError as error:
         raise InputError(f"Couldn't read '{directory}': {error.strerror}") from error
     if empty:
         raise InputError(f"Couldn't read '{directory}': the directory is empty")
-    there = found.account.whole(found.listing)
+    there = gathering.account.whole(gathering.listing)
     raise UnknownFormatError(
         f"Couldn't read '{directory}': no recording ({layout.MANIFEST}) and no log in it"
         + (f": {there}" if there else ""),
@@ -130,17 +130,17 @@ def _open_directory(directory: Path) -> list[Run]:
     )
 
 
-def _gathered(found: Gathering) -> list[Run]:
+def _gathered(gathering: Gathering) -> list[Run]:
     return [
         run
-        for group in found.runs
+        for group in gathering.runs
         for run in _runs(group.place, group.importer, group.readings, group.name)
     ]
 
 
-def _with_account(runs: list[Run], found: Gathering) -> list[Run]:
+def _with_account(runs: list[Run], gathering: Gathering) -> list[Run]:
     """The runs; the first one says what became of the files that are of none."""
-    notes, problems = found.account.notes(found.listing), found.account.problems()
+    notes, problems = gathering.account.notes(gathering.listing), gathering.account.problems()
     if (notes or problems) and isinstance(runs[0], TableRun):
         runs[0].info = replace(runs[0].info, notes=(*runs[0].info.notes, *notes))
         runs[0].problems = (*runs[0].problems, *problems)
