@@ -15,6 +15,7 @@ rotation           files that are one log
 gathering, gathered a directory of logs -> what is of one run
 told_twice         logs that tell the same run
 looked_at          what became of each file of a directory
+archives           zip and tar, read as the directory that they hold
 open               a path -> runs: recordings and every known format
 joining            runs that were opened one by one -> one run
 """

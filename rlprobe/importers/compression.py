@@ -24,6 +24,8 @@ _MARK_BYTES = 10
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
 # The size of a block, then the mark of a block, or of the end where there is none.
 _BZIP2 = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
+ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_TAR, _TAR_AT = b"ustar", slice(257, 262)
 
 
 class Stream(Protocol):
@@ -36,6 +38,11 @@ class Stream(Protocol):
     def close(self) -> None:
         """Let go of it."""
         ...
+
+
+def is_archive(head: bytes) -> bool:
+    """Whether a file is a zip or a tar archive, by its first bytes once they are decompressed."""
+    return head.startswith(ZIP) or head[_TAR_AT] == _TAR
 
 
 def decompressed(file: BinaryIO, path: Path) -> BinaryIO:
@@ -61,7 +68,7 @@ def _stream(file: BinaryIO, mark: bytes) -> Stream | None:
     if mark.startswith(_GZIP):
         import gzip
 
-        return gzip.GzipFile(fileobj=file)
+        return gzip.GzipFile(fileobj=file, mode="rb")
     if _BZIP2.match(mark):
         import bz2
 

@@ -6,17 +6,21 @@ import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlprobe.errors import EmptyRunError, InputError, UnknownFormatError
+from rlprobe.importers import compression
 from rlprobe.importers.assemble import assemble
 from rlprobe.importers.formats import formats
-from rlprobe.importers.gathering import Gathering
 from rlprobe.importers.importer import CutDocumentError, Importer, Reading
 from rlprobe.importers.source import STDIN, Source
 from rlprobe.store import layout
 from rlprobe.store.run import Run
 from rlprobe.store.table import TableRun
 from rlprobe.values import Problem
+
+if TYPE_CHECKING:
+    from rlprobe.importers.gathering import Gathering
 
 
 def open_runs(path: str | Path) -> list[Run]:
@@ -51,10 +55,25 @@ def open_runs(path: str | Path) -> list[Run]:
 def _open_file(path: Path) -> list[Run]:
     source = Source(path)
     try:
+        if compression.is_archive(source.head):
+            return _open_archive(source)
         importer, readings = _read(source)
     finally:
         source.close()
     return _runs(path, importer, readings)
+
+
+def _open_archive(source: Source) -> list[Run]:
+    """The runs in a packed directory, under the names that they have in it."""
+    from rlprobe.importers.archives import unpacked
+
+    with unpacked(source) as content:
+        try:
+            runs = _open_directory(content.folder)
+        except InputError as error:
+            hint = content.shown(error.hint)
+            raise type(error)(content.shown(str(error)), hint=hint) from error
+        return content.named(runs)
 
 
 def _runs(
@@ -113,6 +132,8 @@ def _open_directory(directory: Path) -> list[Run]:
     recordings: list[Run] = [Recording(child) for child in layout.recordings_in(directory)]
     if recordings:
         return recordings
+    from rlprobe.importers.gathering import Gathering
+
     gathering = Gathering(directory, _read)
     if gathering.runs:
         return _with_account(_gathered(gathering), gathering)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from rlprobe._lazy import cached_property
 from rlprobe.errors import InputError
@@ -69,6 +69,14 @@ class Source:
             self._spooled.seek(0)
             return cast("BinaryIO", _Borrowed(self._spooled))
         return self.path.open("rb")
+
+    def size(self) -> int:
+        """Bytes that the file takes, compressed as it is; InputError if that cannot be told."""
+        try:
+            with self._opened() as file:
+                return file.seek(0, 2)
+        except OSError as error:
+            raise InputError(f"Couldn't read '{self.path}': {error.strerror}") from error
 
     def open(self) -> BinaryIO:
         """The content of the file itself, decompressed; InputError if it cannot be opened."""
@@ -238,9 +246,10 @@ class _Borrowed:
     closed = False  # pyarrow asks
 
     def __init__(self, file: tempfile.SpooledTemporaryFile[bytes]) -> None:
-        self.read = file.read
-        self.seek = file.seek
-        self.tell = file.tell
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
     def close(self) -> None:
         """Nothing: the next reader starts again."""

@@ -34,23 +34,23 @@ _AGREE = 0.9  # of the values of two logs that tell the same run
 _SAID = "{} tells the same run as {}: not read once more"
 
 
-def told_once(root: Path, groups: Sequence[Gathered], said: list[str]) -> list[Gathered]:
-    """The same, each run once; what is left out, or put together, is said."""
-    left = list(groups)
+def told_once(root: Path, groups: Sequence[Gathered], remarks: list[str]) -> list[Gathered]:
+    """The same, each run once; what is left out, or put together, is remarks."""
+    remaining = list(groups)
     for whole in [group for group in groups if group.importer.whole_run == Path(group.key).name]:
         if not whole.importer.whole_run:
             continue
         output = _output(whole.key)
-        others = [group for group in left if group is not whole and group.holds_rows]
+        others = [group for group in remaining if group is not whole and group.holds_rows]
         launches = [group for group in others if _is_launch(group, output)]
         logs = [group for group in others if group not in launches and _is_beside(group, output)]
-        put = _put_together(root / output, whole, launches, logs, said)
-        left = [
+        put = _put_together(root / output, whole, launches, logs, remarks)
+        remaining = [
             put if group is whole else group
-            for group in left
+            for group in remaining
             if group not in launches and group not in logs
         ]
-    return _resumed(root, left)
+    return _resumed(root, remaining)
 
 
 def _output(key: str) -> Path:
@@ -78,7 +78,7 @@ def _put_together(
     whole: Gathered,
     launches: Sequence[Gathered],
     logs: Sequence[Gathered],
-    said: list[str],
+    remarks: list[str],
 ) -> Gathered:
     (state,) = whole.readings
     last = _last(state)
@@ -86,11 +86,11 @@ def _put_together(
         whole = _by_launch(output, state, launches)
         last = max(_last(reading) for reading in whole.readings)
     else:
-        said += [_SAID.format(group.key, whole.key) for group in launches]
+        remarks += [_SAID.format(group.key, whole.key) for group in launches]
     for group in logs:
         beyond = _beyond(group, state, last) if len(logs) == 1 else None
         if beyond is None:
-            said.append(_SAID.format(group.key, whole.key))
+            remarks.append(_SAID.format(group.key, whole.key))
             continue
         whole = replace(whole, parts=[*whole.parts, Part(group.parts[0].path, [beyond])])
     return whole
@@ -122,7 +122,7 @@ def _resumed(root: Path, groups: Sequence[Gathered]) -> list[Gathered]:
         place = Path(group.key)
         if isinstance(group.importer, TensorBoard) and place.parent.name == "runs":
             by_output.setdefault(place.parent.parent, []).append(group)
-    left = list(groups)
+    remaining = list(groups)
     for output, launches in by_output.items():
         checkpoints = list(checkpoints_in(root / output))
         if len(launches) < 2 or not checkpoints:
@@ -131,9 +131,9 @@ def _resumed(root: Path, groups: Sequence[Gathered]) -> list[Gathered]:
         beside = Reading(events=checkpoints)
         parts = [part for group in ordered for part in group.parts]
         put = _one_run(root / output, ordered[0], [*parts, Part(root / output, [beside])])
-        left = [put if group is launches[0] else group for group in left]
-        left = [group for group in left if group not in launches]
-    return left
+        remaining = [put if group is launches[0] else group for group in remaining]
+        remaining = [group for group in remaining if group not in launches]
+    return remaining
 
 
 def _began(group: Gathered) -> tuple[float, str]:

@@ -181,14 +181,14 @@ def _add_rows(place: Path, reading: Reading, problems: list[Problem], *, by_trl:
         steps, valid = columns.pop("step", (np.empty(0), np.empty(0, np.bool_)))
         times, _ = columns.get("timestamp", (np.zeros(len(steps)), valid))
         chosen = valid & seen.new(steps.tolist(), np.nan_to_num(times).tolist())
-        kept = {
+        metrics = {
             _name(key, by_trl=by_trl): (values[chosen], logged[chosen])
             for key, (values, logged) in columns.items()
             if key not in _OWN and logged.any()
         }
         if by_trl:
-            _restore(kept, hidden)
-        reading.rows.add_columns(steps[chosen].astype(np.int64), kept)
+            _restore(metrics, hidden)
+        reading.rows.add_columns(steps[chosen].astype(np.int64), metrics)
     return [
         f"`{key}` is missing in {count:,} rows: it was not finite there"
         for key, count in hidden.items()
