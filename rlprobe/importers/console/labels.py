@@ -43,6 +43,7 @@ _GROUP = re.compile(r"\s*(?P<group>[A-Za-z_][\w./-]{0,40})(?:\s{2,}|\s*=>\s*)(?=
 _ASIDE = re.compile(r"\s*\([^()]{0,60}\)")
 _KERAS = re.compile(r"\s*\d+/(?:\d+|Unknown)\s*[\[━][^-]{0,120}? - ")
 _WORD = re.compile(r"[A-Za-z]{2,}")
+_LISTED = re.compile(r"\s*(?:[/|,;]\s*)+")  # nothing but what separates pairs
 _MOST_WORDS = 3
 
 
@@ -171,7 +172,7 @@ def _several(text: str) -> Labelled | None:
     group = _GROUP.match(text)
     prefix, inside = (f"{group['group']}/", text[group.end() :]) if group else ("", text)
     pairs = pairs_in(inside)
-    if len(pairs) < 2 or _WORD.search(left_of(inside, pairs)):
+    if len(pairs) < 2 or not _LISTED.fullmatch(left_of(inside, pairs)):
         pairs = [pair for pair in pairs if _is_named(pair)]
     words = len(_WORD.findall(left_of(inside, pairs)))
     if not pairs or words > (_MOST_WORDS if len(pairs) == 1 else len(pairs) + 1):
