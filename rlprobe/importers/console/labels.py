@@ -26,7 +26,7 @@ Kind = Literal["labels", "section", "rule", "inner rule", "text"]
 LONGEST = 600
 _RULE = re.compile(r"\s*[-=─━═_*#~+|│┃╭╮╰╯╒╕╞╡╘╛┌┐└┘├┤┬┴┼╪┏┓┗┛┠┨┡┩╇╈\s]{3,}")
 _LINES = re.compile(r"[-=─━═*#]{6,}")
-_INNER = re.compile(r"\s*(?:[├╞┠┡╟]|[│┃|]\s*[─━═-]{3})")
+_INNER = re.compile(r"\s*(?:[├╞┠┡╟]|[│┃|]\s*[─━═-]{3}|[│┃|][│┃|\s]*$)")
 _BARS = re.compile(r"[│┃]")
 _TWO_COLUMNS = re.compile(
     rf"\s*(?P<key>[A-Za-z_][\w./@%()#-]*(?: [\w./@%()-]+){{0,3}})\s{{2,}}(?P<value>{NUMBER})\s*",
