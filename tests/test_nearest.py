@@ -35,6 +35,7 @@ def test_near_is_what_shares_most_words(name: str, metric: str) -> None:
     [
         "obs_rms_mean",  # shares the statistic alone
         "critic/values/mean",
+        "actor/approx_kl/max",  # of the update, not to the reference
         "total_episodes",  # shares a qualifier alone
         "actor/kl_coef",  # a setting
         "num_tokens_dropped",  # a count
