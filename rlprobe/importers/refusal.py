@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from rlprobe import _visible, nearest
+from rlprobe import nearest
 from rlprobe.errors import EmptyRunError, InputError, UnknownFormatError
 from rlprobe.importers.formats import formats
 from rlprobe.importers.importer import CutDocumentError, Importer
@@ -124,7 +124,7 @@ def _seen(source: Source) -> _Seen:
 
 
 def _quoted(seen: _Seen) -> str:
-    quotes = [f'line {n:,}: "{_visible.start(text, _QUOTED)}"' for n, text in seen.examples()]
+    quotes = [f'line {n:,}: "{nearest.excerpt(text, _QUOTED)}"' for n, text in seen.examples()]
     return f"Seen: {'; '.join(quotes)}."
 
 
