@@ -10,7 +10,7 @@ import functools
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -68,6 +68,31 @@ class Failure:
     meaning: str
     remedy: str
     alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMessage:
+    """A line that a framework prints, and what it tells.
+
+    Attributes:
+        needle: text that every such line has.
+        kind: of the event that it becomes; "" for none.
+        metrics: numbers for a row of metrics: the name of a group of the pattern, or a constant.
+        largest: whether of several before one row the largest number counts, and not the last.
+        rows: "bar": a row of its own where a progress bar tells the step; "alone": its numbers
+            count only where the output has no rows.
+        relaunch: whether a later launch of the run begins with it.
+    """
+
+    name: str
+    needle: str
+    pattern: re.Pattern[str]
+    kind: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, str | float] = field(default_factory=dict)
+    largest: bool = False
+    rows: Literal["", "bar", "alone"] = ""
+    relaunch: bool = False
 
 
 def text(name: str) -> str:
@@ -223,6 +248,13 @@ def classify_failure(lines: Iterable[str]) -> tuple[Failure, str] | None:
             if failure.pattern.search(line):
                 return failure, line.strip()
     return None
+
+
+@functools.cache
+def messages() -> tuple[KnownMessage, ...]:
+    """The lines of frameworks that tell something beside metrics, in the order of the file."""
+    raw = _load("messages.toml")["message"]
+    return tuple(KnownMessage(**it | {"pattern": re.compile(it["pattern"])}) for it in raw)
 
 
 def report_schema() -> dict[str, Any]:

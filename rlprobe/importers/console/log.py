@@ -5,15 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-import numpy as np
-
 from rlprobe import schema
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers.console.ending import LastWords
 from rlprobe.importers.console.rows import Reader
-from rlprobe.importers.console.steps import SettledSteps
+from rlprobe.importers.console.trainings import Mark, Trainings
 from rlprobe.importers.importer import Importer, Reading
-from rlprobe.importers.rows import RowTable
 from rlprobe.importers.source import Source
 
 _LONGEST_SEGMENT = 256 * 1024
@@ -63,27 +59,33 @@ class Console(Importer):
         return readings_of(source, segments(source))
 
 
-def readings_of(source: Source, lines: Iterable[str]) -> list[Reading]:
+def readings_of(source: Source, lines: Iterable[str | Mark]) -> list[Reading]:
     """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
-    reader, table, steps, last_words = Reader(), RowTable(), SettledSteps(), LastWords()
+    reader, trainings = Reader(), Trainings()
     for line in lines:
+        if isinstance(line, Mark):
+            trainings.add(reader.pause())
+            trainings.mark(line)
+            continue
+        if trainings.tells(line):
+            trainings.add(reader.pause())
+            trainings.hear(line)
         before = reader.progress
-        for row in reader.feed(line):
-            table.add(0, row.metrics)
-            steps.add(row)
+        rows = reader.feed(line)
         if reader.progress != before:
-            last_words.clear()
-        last_words.add(line)
-    for row in reader.finish():
-        table.add(0, row.metrics)
-        steps.add(row)
-    if not len(table):
+            trainings.move()
+        if rows:
+            trainings.add(rows)
+        trainings.say(line)
+        for message in reader.said:
+            trainings.add(reader.pause())
+            trainings.tell(message)
+    trainings.add(reader.pause())
+    trainings.add_late(reader.finish())
+    readings = trainings.readings([reader.note] if reader.note else [])
+    if not readings:
         raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
-    numbers, notes = steps.settled()
-    table.set_steps(np.array(numbers, dtype=np.int64))
-    notes += [reader.note] if reader.note else []
-    ending = last_words.event(numbers[-1])
-    return [Reading(table, notes=notes, events=() if ending is None else (ending,))]
+    return readings
 
 
 def segments(source: Source) -> Iterator[str]:
