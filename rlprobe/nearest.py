@@ -119,7 +119,7 @@ def excerpt(text: str, limit: int) -> str:
         return _visible.start(text, limit)
     begin = text.rfind(" ", 0, at - _BEFORE) + 1 or at
     begin = begin if 3 * (at - begin) <= 2 * limit else at
-    return f"…{_visible.start(text[begin:], limit - 1)}"
+    return f"…{_visible.start(text[begin:].lstrip(), limit - 1)}"
 
 
 def _class(name: str) -> int:

@@ -85,6 +85,7 @@ def test_of_names_that_differ_in_numbers_one_stands_for_all() -> None:
             "[2024-01-02 03:04:05,678] [INFO] [logging.py] average reward score: 0.43 and more",
             "…[logging.py] average reward score: 0.4…",
         ),
+        ("(Worker pid=19443, ip=10.0.0.1)" + " " * 30 + "kl 0.25", "…kl 0.25"),
         ("[2024-01-02 03:04:05,678] [INFO] " + "y" * 90 + "_loss 0.25", "…loss 0.25"),
         ("=" * 50 + "\x1b[2J loss\u202e 0.25", r"…loss\u202e 0.25"),
     ],
