@@ -126,7 +126,7 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[TableRun,
     columns = {name: (loss, np.ones(47, dtype=np.bool_)) for name in ("loss", "odd", "percentage")}
     info = RunInfo("x.log", "x", "console", unread=(LINES,), unmapped=("odd",))
     run = TableRun(info, frame_of(steps, columns))
-    monkeypatch.setattr("rlprobe.cli.importing.open_runs", lambda _: [run])
+    monkeypatch.setattr("rlprobe.cli.importing.open_runs", lambda *_: [run])
     return run, tmp_path / "run"
 
 
