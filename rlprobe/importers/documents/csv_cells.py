@@ -48,7 +48,10 @@ class Style:
     def number(self, cell: str) -> float | None:
         """The number in a cell; None if there is none, or if it can be read in two ways."""
         if self.decimal == "point" or not ("," in cell or "." in cell):
-            return spelled(cell)
+            try:
+                return float(cell) if "_" not in cell else None
+            except ValueError:
+                return spelled(cell) if cell else None
         plain = cell.strip("'\" ")
         if _BOTH.fullmatch(plain):
             return spelled(plain.replace(".", "").replace(",", "."))

@@ -18,6 +18,7 @@ _EXTREMES = ("__MIN", "__MAX")
 _IDLE = frozenset({"relative time (process)", "relative time (wall)", "wall time", "created"})
 _TENSORBOARD = ("wall time", "step", "value")  # its page exports one metric per file
 _MONITOR = ("r", "l", "t")
+_MOST = float(2**62)
 _EPISODES = "one row per episode: numbered by episode"
 
 
@@ -39,13 +40,22 @@ class Table:
         runs = {run for run, name in self.columns if name}
         self.single = len({run for run in runs if run}) <= 1
         self.rows = 0
+        self.quick_rows = 0  # that hold a number in each cell
+        self.quick = False
+        if self.single:
+            self.readings[""] = Reading()
 
     def _head(self, header: Sequence[str]) -> None:
         self.header = tuple(header)
         self.trailing = len(header) - len(_without_blank_end(header))
         self.columns = _columns(header, self.source)
+        self.names = [name for _, name in self.columns]
         if self.step_key is not None:
+            self.quick = self._may_be_quick()
             self.step = self.header.index(self.step_key) if self.step_key in header else None
+
+    def _may_be_quick(self) -> bool:
+        return self.single and self.style.decimal == "point" and all(self.names)
 
     def choose_step(self, rows: Sequence[Sequence[str]]) -> None:
         """Find the column that counts the steps, by its name and by what the first rows hold."""
@@ -57,6 +67,7 @@ class Table:
         if key is None and not self.header[0] and _counts(row[0] for row in rows if row):
             key = ""  # the index of a data frame
         self.step_key = key
+        self.quick = self._may_be_quick()
         self.step = self.header.index(key) if key is not None and key in self.header else None
 
     def is_header(self, cells: Sequence[str]) -> bool:
@@ -69,6 +80,8 @@ class Table:
     def add(self, line: Line, *, last: bool = False) -> None:
         """Take the next line that is neither blank nor a comment."""
         number, text = line
+        if not last and self._plain(text):
+            return
         cells = self.style.cells(text)
         if self.is_header(cells):
             self._head(cells)
@@ -87,6 +100,26 @@ class Table:
             self._refuse(line, "no step")
             return
         self._keep(number, step, cells, values)
+
+    def _plain(self, text: str) -> bool:
+        """Take a line of plain numbers alone, as nearly all are; whether it was one."""
+        if not self.quick or '"' in text or "_" in text:
+            return False
+        cells = text.split(self.style.delimiter)
+        if len(cells) != len(self.names):
+            return False
+        try:
+            values = [*map(float, cells)]
+        except ValueError:
+            return False
+        step = self.rows + 1 if self.step is None else values[self.step]
+        lost = self.step is None and self.step_key is not None
+        if lost or not -_MOST < step < _MOST or step != int(step):
+            return False
+        self.rows += 1
+        self.quick_rows += 1
+        self.readings[""].rows.add(int(step), dict(zip(self.names, values, strict=True)))
+        return True
 
     def _fitting(self, cells: list[str]) -> list[str]:
         """As many cells as the header has, where only blank ones are too many or too few."""
@@ -136,7 +169,8 @@ class Table:
         if not full:
             raise EmptyRunError(f"Couldn't find metrics in '{self.source.path}': no row of numbers")
         full[0].problems = self.complaints.all()
-        full[0].unread = [*self.unfit.unread(self.rows), *self._odd_cells().unread(self.cells_read)]
+        cells = self.cells_read + self.quick_rows * len(self.names)
+        full[0].unread = [*self.unfit.unread(self.rows), *self._odd_cells().unread(cells)]
         if self.header[:3] == _MONITOR:
             full[0].framework, full[0].notes = "monitor", [_EPISODES]
             return full
@@ -150,7 +184,7 @@ class Table:
         """Cells without a number: all of a column of numbers, else those that look like one."""
         odd = UnreadCount("cell")
         for name, cells in self.odd.items():
-            whole = self.numbers.get(name, 0) >= len(cells)
+            whole = self.numbers.get(name, 0) + self.quick_rows >= len(cells)
             for number, cell in cells:
                 if whole or looks_like_number(cell):
                     odd.add(number, f"{name}: {cell}")
