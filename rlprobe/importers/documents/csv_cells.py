@@ -48,10 +48,7 @@ class Style:
     def number(self, cell: str) -> float | None:
         """The number in a cell; None if there is none, or if it can be read in two ways."""
         if self.decimal == "point" or not ("," in cell or "." in cell):
-            try:
-                return float(cell) if "_" not in cell else None
-            except ValueError:
-                return spelled(cell) if cell else None
+            return _plain(cell)
         plain = cell.strip("'\" ")
         if _BOTH.fullmatch(plain):
             return spelled(plain.replace(".", "").replace(",", "."))
@@ -62,6 +59,15 @@ class Style:
         if _thousands(plain):
             return spelled(plain.replace(".", ""))
         return spelled(plain)
+
+
+def _plain(cell: str) -> float | None:
+    if not cell or "_" in cell:
+        return None
+    try:
+        return float(cell)
+    except ValueError:
+        return spelled(cell)
 
 
 def _thousands(cell: str) -> bool:
