@@ -15,6 +15,7 @@ rows, points       rows of {key: value}, or points of one metric each -> columns
 attempts, assemble relaunches in one log; what was read -> one run, under canonical names
 directory, folders files and folders of a directory, and the run that each is of
 open               a path -> runs: recordings and every known format
+refusal            what a file holds that could not be read, and the format it is nearest to
 joining            runs that were opened one by one -> one run
 """
 

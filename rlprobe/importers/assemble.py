@@ -10,13 +10,14 @@ import numpy as np
 
 from rlprobe import naming, order_statistics, schema
 from rlprobe.importers.attempts import attempts_of, continued, merged
-from rlprobe.importers.importer import Reading
+from rlprobe.importers.importer import Reading, Told
+from rlprobe.importers.placing import placed
 from rlprobe.importers.rows import Columns
 from rlprobe.importers.steps import is_counter
 from rlprobe.store.frame import Frame, empty_frame, frame_of
 from rlprobe.store.run import RunInfo
 from rlprobe.store.table import TableRun
-from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray
+from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray, together
 
 _MIXED = "rows of many steps come again and again: read as one launch, the last value of each step"
 _COUNTED_ON = "steps begin anew in each epoch: counted on from one to the next"
@@ -28,6 +29,8 @@ class _Part:
     step: IntArray
     columns: Columns
     rank: int | None
+    told: Sequence[Told] = ()
+    launches: Sequence[int] = ()
 
 
 def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "") -> TableRun:
@@ -40,8 +43,10 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         framework = given
     aliases = naming.every().get(framework or "generic", naming.every()["generic"])
     notes = [note for reading in readings for note in reading.notes]
-    steps, mixed = _steps_frame([part for part in parts if part.rank is None], aliases, notes)
-    ranks = _ranks_frame([part for part in parts if part.rank is not None], aliases)
+    placed_events: list[Event] = []
+    common = [part for part in parts if part.rank is None]
+    steps, mixed = _steps_frame(common, aliases, notes, placed_events)
+    ranks = _ranks_frame([part for part in parts if part.rank is not None], aliases, placed_events)
     notes += [_MIXED] if mixed else []
     left_out = sum(reading.rows.left_out for reading in readings)
     notes += [f"{left_out:,} keys left out: more than memory allows"] if left_out else []
@@ -58,19 +63,24 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         attempts=attempts,
         notes=tuple(dict.fromkeys(notes)),
         unmapped=_unmapped(keys, aliases),
+        unread=together(item for reading in readings for item in reading.unread),
     )
     return TableRun(
         info,
         steps,
         ranks=ranks,
-        events=[_placed(event, attempts) for reading in readings for event in reading.events],
+        events=[
+            *placed_events,
+            *(_placed(event, attempts) for reading in readings for event in reading.events),
+        ],
         rollouts=[rollout for reading in readings for rollout in reading.rollouts],
         problems=[problem for reading in readings for problem in reading.problems],
     )
 
 
 def _part(reading: Reading) -> _Part:
-    return _Part(reading.rows.steps(), reading.rows.columns(), reading.rank)
+    rows = reading.rows
+    return _Part(rows.steps(), rows.columns(), reading.rank, reading.told, reading.launches)
 
 
 def _first(values: Iterable[str | None]) -> str | None:
@@ -104,26 +114,37 @@ def _blank(size: int) -> tuple[FloatArray, BoolArray]:
 
 
 def _steps_frame(
-    parts: Sequence[_Part], aliases: naming.Aliases, notes: list[str]
+    parts: Sequence[_Part], aliases: naming.Aliases, notes: list[str], placed_events: list[Event]
 ) -> tuple[Frame, bool]:
     if not parts:
         return empty_frame(), False
     step, columns = _stacked(parts)
     step, counted_on = continued(step, columns)
     notes += [_COUNTED_ON] if counted_on else []
-    attempt, mixed = attempts_of(step, columns)
+    begins = [sum(len(part.step) for part in parts[:place]) for place in range(len(parts))]
+    launches = [at + row for at, part in zip(begins, parts, strict=True) for row in part.launches]
+    attempt, mixed = attempts_of(step, columns, launches)
+    for at, part in zip(begins, parts, strict=True):
+        own = slice(at, at + len(part.step))
+        placed_events += placed(part.told, step[own], attempt[own])
     step, attempt, columns = merged(step, attempt, columns)
     notes += _restored(columns, aliases)
     return frame_of(step, _canonical(step, columns, aliases), attempt=attempt), mixed
 
 
-def _ranks_frame(parts: Sequence[_Part], aliases: naming.Aliases) -> Frame:
+def _ranks_frame(
+    parts: Sequence[_Part], aliases: naming.Aliases, placed_events: list[Event]
+) -> Frame:
     if not parts:
         return empty_frame()
     step, columns = _stacked(parts)
     sizes = [len(part.step) for part in parts]
     rank = np.repeat([part.rank or 0 for part in parts], sizes).astype(np.int64)
-    attempt = np.concatenate([attempts_of(part.step, part.columns)[0] for part in parts])
+    launched = [attempts_of(part.step, part.columns, part.launches)[0] for part in parts]
+    attempt = np.concatenate(launched)
+    for part, own in zip(parts, launched, strict=True):
+        events = placed(part.told, part.step, own)
+        placed_events += [replace(event, rank=event.rank or part.rank or 0) for event in events]
     return frame_of(step, _canonical(step, columns, aliases), rank=rank, attempt=attempt)
 
 

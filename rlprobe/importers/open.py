@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from rlprobe.importers.assemble import assemble
 from rlprobe.importers.folders import folders_in
 from rlprobe.importers.formats import formats
 from rlprobe.importers.importer import CutDocumentError, Importer, Reading
+from rlprobe.importers.refusal import refused
 from rlprobe.importers.renumbering import numbered_by
 from rlprobe.importers.source import STDIN, Source
 from rlprobe.importers.steps import NoSuchCounterError
@@ -20,6 +22,7 @@ from rlprobe.store.run import Run
 from rlprobe.values import Problem
 
 Part = tuple[Path, list[Reading]]  # a file, or the first one of a folder, and what it holds
+_NUMBERED = re.compile(r"(.+)#([1-9]\d{0,5})")  # `file.ipynb#2`: the second training in it
 Groups = dict[tuple[str, Importer], list[Part]]  # by what names the run, and the format
 
 
@@ -32,7 +35,8 @@ def open_runs(path: str | Path, step_key: str | None = None) -> list[Run]:
 
     Raises:
         InputError: nothing is there, it cannot be read, or has no such counter.
-        UnknownFormatError: no known format; the message names those that are.
+        UnknownFormatError: no known format; the message quotes what was seen, and names the format
+            that it is nearest to.
     """
     place = Path(path)
     if place == STDIN:
@@ -40,6 +44,8 @@ def open_runs(path: str | Path, step_key: str | None = None) -> list[Run]:
     try:
         mode = place.stat().st_mode
     except OSError as error:
+        if numbered := _NUMBERED.fullmatch(str(path)):
+            return [_training(Path(numbered[1]), int(numbered[2]), step_key)]
         why = (
             "no such file or directory" if isinstance(error, FileNotFoundError) else error.strerror
         )
@@ -56,6 +62,18 @@ def open_runs(path: str | Path, step_key: str | None = None) -> list[Run]:
     return _open_file(place, step_key)
 
 
+def _training(path: Path, number: int, step_key: str | None) -> Run:
+    """One of several trainings in a file, by its number."""
+    runs = open_runs(path, step_key)
+    of_number = [run for run in runs if run.info.id.endswith(f"#{number}")]
+    if len(of_number) != 1:
+        raise InputError(
+            f"Couldn't find training {number} of '{path}'",
+            hint=f"`rlprobe scan {path}` says what it holds.",
+        )
+    return of_number[0]
+
+
 def _open_file(path: Path, step_key: str | None) -> list[Run]:
     source = Source(path, step_key)
     try:
@@ -70,15 +88,14 @@ def _runs(
 ) -> list[Run]:
     """One run for each name of a run that the readings have."""
     names = dict.fromkeys(reading.run for reading in readings)
-    return [
-        assemble(
-            path,
-            importer.name,
-            [reading for reading in readings if reading.run == name],
-            name or run_id,
-        )
-        for name in names
-    ]
+    runs: list[Run] = []
+    for name in names:
+        numbered = name.startswith("#")  # the trainings of one file
+        own = f"{run_id or path.name}{name}" if numbered else name or run_id
+        place = Path(f"{path}{name}") if numbered else path
+        of_name = [reading for reading in readings if reading.run == name]
+        runs.append(assemble(place, importer.name, of_name, own))
+    return runs
 
 
 def _read(source: Source) -> tuple[Importer, list[Reading]]:
@@ -106,15 +123,7 @@ def _read(source: Source) -> tuple[Importer, list[Reading]]:
         if source.step_key is not None:
             numbered_by(readings, source.step_key, source.path)
         return importer, readings
-    raise failed or _unknown(source.path)
-
-
-def _unknown(path: Path) -> UnknownFormatError:
-    known = "; ".join(importer.description for importer in formats())
-    return UnknownFormatError(
-        f"Couldn't read '{path}': no known log format, and no metrics in its text",
-        hint=f"Known: a recording; {known}.",
-    )
+    raise refused(source, failed)
 
 
 def _open_directory(directory: Path, step_key: str | None) -> list[Run]:
