@@ -29,10 +29,12 @@ class Style:
     Attributes:
         decimal: what stands before the decimals. In a table that has both, a number that can be
             read in two ways is not read.
+        framed: whether rows begin and end with the delimiter.
     """
 
     delimiter: str
     decimal: Decimal = "point"
+    framed: bool = False
 
     def cells(self, line: str) -> list[str]:
         """The cells of one row, without the spaces around them; [] if it cannot be taken apart."""
@@ -41,9 +43,7 @@ class Style:
         except csv.Error:
             return []
         cells = [cell.strip() for cell in row]
-        if self.delimiter == "|" and len(cells) > 1 and not cells[0] and not cells[-1]:
-            return cells[1:-1]  # framed
-        return cells
+        return cells[1:-1] if self.framed and len(cells) > 1 else cells
 
     def number(self, cell: str) -> float | None:
         """The number in a cell; None if there is none, or if it can be read in two ways."""
@@ -80,8 +80,10 @@ def style_of(lines: Sequence[str]) -> Style | None:
     best = max(_DELIMITERS, key=header.count)
     if not header.count(best):
         return None
-    plain = Style(best)
-    return Style(best, _decimal(best, [cell for line in lines[1:] for cell in plain.cells(line)]))
+    framed = best == "|" and header.strip().startswith("|") and header.strip().endswith("|")
+    plain = Style(best, framed=framed)
+    decimal = _decimal(best, [cell for line in lines[1:] for cell in plain.cells(line)])
+    return Style(best, decimal, framed)
 
 
 def _decimal(delimiter: str, cells: Iterable[str]) -> Decimal:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers import steps
+from rlprobe.importers import long_form, steps
 from rlprobe.importers.documents.csv_cells import Style, is_blank, is_cut
 from rlprobe.importers.documents.csv_lines import Line
 from rlprobe.importers.documents.json_document import tag_of
@@ -20,6 +20,8 @@ _TENSORBOARD = ("wall time", "step", "value")  # its page exports one metric per
 _MONITOR = ("r", "l", "t")
 _MOST = float(2**62)
 _EPISODES = "one row per episode: numbered by episode"
+
+_Long = tuple[int, int, int | None]
 
 
 class Table:
@@ -39,6 +41,7 @@ class Table:
         self._head(header)
         runs = {run for run, name in self.columns if name}
         self.single = len({run for run in runs if run}) <= 1
+        self.long: _Long | None = None
         self.rows = 0
         self.quick_rows = 0  # that hold a number in each cell
         self.quick = False
@@ -55,18 +58,34 @@ class Table:
             self.step = self.header.index(self.step_key) if self.step_key in header else None
 
     def _may_be_quick(self) -> bool:
-        return self.single and self.style.decimal == "point" and all(self.names)
+        return self.single and self.style.decimal == "point" and all(self.names) and not self.long
 
-    def choose_step(self, rows: Sequence[Sequence[str]]) -> None:
+    def _long_form(self, rows: Sequence[Mapping[str, float | None]]) -> _Long | None:
+        """The columns of the metric's name, of its value and of the run, if rows name theirs."""
+        keys = long_form.keys_of(self.header)
+        if keys is None or any(row.get(keys[0]) is not None for row in rows):
+            return None
+        run = next((key for key in long_form.RUN_KEYS if key in self.header), None)
+        place = self.header.index
+        return place(keys[0]), place(keys[1]), None if run is None else place(run)
+
+    def choose_step(self, rows: Iterable[Sequence[str]]) -> None:
         """Find the column that counts the steps, by its name and by what the first rows hold."""
-        plain = [dict(zip(self.header, row, strict=False)) for row in rows]
-        numbered = [{k: self.style.number(cell) for k, cell in row.items()} for row in plain]
+        header: Sequence[str] = self.header
+        numbered: list[dict[str, float | None]] = []
+        for row in rows:
+            if self.is_header(row):
+                header = row
+            else:
+                values = map(self.style.number, row)
+                numbered.append(dict(zip(header, values, strict=False)))
         key = steps.asked_or_best(numbered, self.source.step_key, table=True)
         if key is None and any(run for run, _ in self.columns):
             key = self.header[0]  # an export of W&B with another axis: it is the first column
-        if key is None and not self.header[0] and _counts(row[0] for row in rows if row):
+        if key is None and not self.header[0] and _counts([row.get("") for row in numbered]):
             key = ""  # the index of a data frame
         self.step_key = key
+        self.long = self._long_form(numbered)
         self.quick = self._may_be_quick()
         self.step = self.header.index(key) if key is not None and key in self.header else None
 
@@ -144,6 +163,9 @@ class Table:
     def _keep(
         self, number: int, step: int, cells: Sequence[str], values: Sequence[float | None]
     ) -> None:
+        if self.long is not None:
+            self._spread(step, cells, values)
+            return
         rows: dict[str, dict[str, float]] = {}
         padded = [*values, *[None] * (len(cells) - len(values))]
         for (run, name), cell, value in zip(self.columns, cells, padded, strict=False):
@@ -158,6 +180,15 @@ class Table:
             if self.single or run:
                 self.cells_read += len(row)
                 self.readings.setdefault(run, Reading(run=run)).rows.add(step, row)
+
+    def _spread(self, step: int, cells: Sequence[str], values: Sequence[float | None]) -> None:
+        """Keep a row of one value, which names its metric and perhaps its run."""
+        name, value, run = self.long or (0, 0, None)
+        number = values[value]
+        if number is not None and cells[name]:
+            self.cells_read += 1
+            key = "" if run is None else cells[run]
+            self.readings.setdefault(key, Reading(run=key)).rows.add(step, {cells[name]: number})
 
     def finish(self) -> list[Reading]:
         """The readings, one for each run.
@@ -174,6 +205,8 @@ class Table:
         if self.header[:3] == _MONITOR:
             full[0].framework, full[0].notes = "monitor", [_EPISODES]
             return full
+        if len(full) == 1:
+            full[0].run = ""
         for reading in full:
             reading.step_key = self.step_key
             numbered = self.step_key is not None
@@ -220,8 +253,7 @@ def _column(name: str) -> tuple[str, str]:
     return (run, metric) if separator else ("", name)
 
 
-def _counts(cells: Iterable[str]) -> bool:
+def _counts(index: Sequence[float | None]) -> bool:
     """Whether these are whole numbers that go up."""
-    found = [steps.step_number(cell) for cell in cells]
-    known = [step for step in found if step is not None]
-    return len(known) == len(found) > 1 and sorted(set(known)) == known
+    known = [step for step in map(steps.step_number, index) if step is not None]
+    return len(known) == len(index) > 1 and sorted(set(known)) == known

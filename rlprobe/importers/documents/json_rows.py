@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlprobe import naming
-from rlprobe.importers import evaluations, steps
+from rlprobe.importers import evaluations, long_form, steps
 from rlprobe.importers.importer import Complaints, Reading
 from rlprobe.importers.numbers import number
 from rlprobe.importers.source import Source
@@ -109,9 +109,9 @@ def _add(part: RowList, key: str | None, reading: Reading, complaints: Complaint
         if step is None:
             unstepped += measures(row)
         elif part.of_evaluation or evaluations.is_evaluation(row):
-            reading.rows.add(step, evaluations.marked(row))
+            reading.rows.add(step, evaluations.marked(long_form.spread(row)))
         else:
-            reading.rows.add(step, row)
+            reading.rows.add(step, long_form.spread(row))
     return unstepped
 
 
