@@ -29,6 +29,7 @@ def numbered_by(readings: Sequence[Reading], wanted: str, path: Path) -> None:
     full = [reading for reading in readings if len(reading.rows)]
     for reading in full:
         if reading.step_key and steps.best_step_key([reading.step_key], wanted):
+            reading.notes = [f"step read from {reading.step_key}", *reading.notes]
             numbered += 1
             continue
         at, columns = reading.rows.steps(), reading.rows.columns()

@@ -262,3 +262,17 @@ def test_the_step_is_found_below_a_header_that_grew_at_its_front(tmp_path: Path)
     run = read(tmp_path, "a.csv", text)
     assert points(run, "loss") == [(0, 0.5), (10, 0.5), (20, 0.5)]
     assert points(run, "kl_mean") == [(10, 7.0), (20, 7.0)]
+
+
+@pytest.mark.parametrize("key", ["{}", "epoch_{}", "Step {}"])
+def test_rows_under_their_step(tmp_path: Path, key: str) -> None:
+    document = {"log": {key.format(step): {"loss": step / 4, "kl": 0.5} for step in (3, 10)}}
+    run = read(tmp_path, "run.json", json.dumps(document))
+    assert points(run, "loss") == [(3, 0.75), (10, 2.5)]
+
+
+def test_columns_without_steps_below_an_object(tmp_path: Path) -> None:
+    document = {"history": {"loss": [3, 2], "val_loss": [4, 5]}, "name": "a"}
+    run = read(tmp_path, "run.json", json.dumps(document))
+    assert points(run, "loss") == [(1, 3.0), (2, 2.0)]
+    assert points(run, "eval/loss") == [(1, 4.0), (2, 5.0)]

@@ -37,7 +37,7 @@ class Table:
         self.cells_read = 0
         self.unfit = UnreadCount("row")
         self.numbers: dict[str, int] = {}  # cells of each column that were read
-        self.odd: dict[str, list[tuple[int, str]]] = {}  # and those that were not
+        self.odd: dict[str, tuple[UnreadCount, UnreadCount]] = {}  # others, and those like numbers
         self._head(header)
         runs = {run for run, name in self.columns if name}
         self.single = len({run for run in runs if run}) <= 1
@@ -175,7 +175,7 @@ class Table:
                 rows.setdefault("" if self.single else run, {})[name] = value
                 self.numbers[name] = self.numbers.get(name, 0) + 1
             elif not is_blank(cell):
-                self.odd.setdefault(name, []).append((number, cell))
+                self._odd(name, number, cell)
         for run, row in rows.items():
             if self.single or run:
                 self.cells_read += len(row)
@@ -213,14 +213,18 @@ class Table:
             reading.notes = [] if numbered else ["steps not logged: numbered by row"]
         return full
 
+    def _odd(self, name: str, number: int, cell: str) -> None:
+        every, alike = self.odd.setdefault(name, (UnreadCount("cell"), UnreadCount("cell")))
+        every.add(number, f"{name}: {cell}")
+        if looks_like_number(cell):
+            alike.add(number, f"{name}: {cell}")
+
     def _odd_cells(self) -> UnreadCount:
         """Cells without a number: all of a column of numbers, else those that look like one."""
         odd = UnreadCount("cell")
-        for name, cells in self.odd.items():
-            whole = self.numbers.get(name, 0) + self.quick_rows >= len(cells)
-            for number, cell in cells:
-                if whole or looks_like_number(cell):
-                    odd.add(number, f"{name}: {cell}")
+        for name, (every, alike) in self.odd.items():
+            whole = self.numbers.get(name, 0) + self.quick_rows >= every.count
+            odd.take(every if whole else alike)
         return odd
 
 
