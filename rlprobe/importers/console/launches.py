@@ -23,6 +23,8 @@ Places = dict[str, float]  # of a row: where by each counter it stands
 _MOST_KINDS = 32  # sets of metrics that a training's rows are remembered by
 _MOST_LAUNCHES = 50
 _MOST_HEAD = 8  # first rows that are remembered as they are
+_PLACED = frozenset({"step", "epoch"})
+_RATES = frozenset({"lr", "grad_norm"})
 _EVALUATIONS = ("eval", "val", "test", "Validation")
 
 
@@ -191,6 +193,14 @@ def alike(a: Kind, b: Kind) -> bool:
 def have_loss(kinds: Iterable[Kind]) -> bool:
     """Whether some row has a loss, as those of a training do."""
     return any("loss" in name.lower() for kind in kinds for name in kind)
+
+
+def are_trained(rows: Iterable[ConsoleRow]) -> bool:
+    """Whether rows are of a training, and no result that is printed beside it."""
+    return any(
+        have_loss([kind_of(row)]) and (_PLACED.intersection(place_of(row)) or _RATES & kind_of(row))
+        for row in rows
+    )
 
 
 def agree(before: Mapping[str, float], told: Mapping[str, float]) -> bool:

@@ -28,6 +28,7 @@ from rlprobe.importers.console.launches import (
     Training,
     agree,
     alike,
+    are_trained,
     have_loss,
     kind_of,
     name_of,
@@ -318,7 +319,7 @@ def _is_another(training: Training, rows: Sequence[ConsoleRow], between: _Betwee
     anew = _begins_anew(training, rows)
     if other:
         announced = between.ended or (anew is not False and bool(between.numbers))
-        return have_loss(kinds) and (announced or bool(anew and have_loss(training.kinds)))
+        return are_trained(rows) and (announced or bool(anew and have_loss(training.kinds)))
     if anew is False or between.resumed:
         return False
     if between.ended or (anew and _differ(training.numbers, between)):
