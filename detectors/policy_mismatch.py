@@ -222,6 +222,7 @@ class PolicyMismatch(Detector):
         low = past.under(0.5)
         return Judged(size, low & (size.values < self.few_samples), low, past.level)
 
+    @rule(None)
     def _finding(self, group: list[Stretch]) -> Finding:
         lead, period = group[0], Period.over(group)
         return finding(

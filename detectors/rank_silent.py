@@ -145,7 +145,7 @@ class RankSilent(Detector):
         )
         where = f" in {item.operation}" if item.operation else ""
         missed = item.others if item.reached is None else item.reached
-        found = finding(
+        episode = finding(
             self,
             Moment(step, "ended_run" if run.ended else "ongoing"),
             f"A collective{where} timed out{after(step)}: rank{plural} {listed(item.ranks, 8)} "
@@ -166,7 +166,7 @@ class RankSilent(Detector):
             remedies=_look(item.ranks[0]),
             ranks=list(item.ranks),
         )
-        return replace(found, attempt=item.attempt)
+        return replace(episode, attempt=item.attempt)
 
     @rule("silent")
     def _silent(self, run: RunContext, heard: Heard) -> Iterator[_Silence]:

@@ -13,11 +13,11 @@ from rlprobe.importers.attempts import attempts_of, continued, merged
 from rlprobe.importers.importer import Reading, Told
 from rlprobe.importers.placing import placed
 from rlprobe.importers.rows import Columns
-from rlprobe.importers.steps import COUNTERS, STEP_KEYS
+from rlprobe.importers.steps import is_counter
 from rlprobe.store.frame import Frame, empty_frame, frame_of
 from rlprobe.store.run import RunInfo
 from rlprobe.store.table import TableRun
-from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray
+from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray, together
 
 _MIXED = "rows of many steps come again and again: read as one launch, the last value of each step"
 _COUNTED_ON = "steps begin anew in each epoch: counted on from one to the next"
@@ -43,10 +43,10 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         framework = given
     aliases = naming.every().get(framework or "generic", naming.every()["generic"])
     notes = [note for reading in readings for note in reading.notes]
-    told: list[Event] = []
+    placed_events: list[Event] = []
     common = [part for part in parts if part.rank is None]
-    steps, mixed = _steps_frame(common, aliases, notes, told)
-    ranks = _ranks_frame([part for part in parts if part.rank is not None], aliases, told)
+    steps, mixed = _steps_frame(common, aliases, notes, placed_events)
+    ranks = _ranks_frame([part for part in parts if part.rank is not None], aliases, placed_events)
     notes += [_MIXED] if mixed else []
     left_out = sum(reading.rows.left_out for reading in readings)
     notes += [f"{left_out:,} keys left out: more than memory allows"] if left_out else []
@@ -63,13 +63,14 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         attempts=attempts,
         notes=tuple(dict.fromkeys(notes)),
         unmapped=_unmapped(keys, aliases),
+        unread=together(item for reading in readings for item in reading.unread),
     )
     return TableRun(
         info,
         steps,
         ranks=ranks,
         events=[
-            *told,
+            *placed_events,
             *(_placed(event, attempts) for reading in readings for event in reading.events),
         ],
         rollouts=[rollout for reading in readings for rollout in reading.rollouts],
@@ -87,7 +88,7 @@ def _first(values: Iterable[str | None]) -> str | None:
 
 
 def _unmapped(keys: Iterable[str], aliases: naming.Aliases) -> tuple[str, ...]:
-    unknown = {key for key in keys if key not in COUNTERS and aliases.canonical(key) is None}
+    unknown = {key for key in keys if not is_counter(key) and aliases.canonical(key) is None}
     return tuple(sorted(unknown))
 
 
@@ -113,7 +114,7 @@ def _blank(size: int) -> tuple[FloatArray, BoolArray]:
 
 
 def _steps_frame(
-    parts: Sequence[_Part], aliases: naming.Aliases, notes: list[str], told: list[Event]
+    parts: Sequence[_Part], aliases: naming.Aliases, notes: list[str], placed_events: list[Event]
 ) -> tuple[Frame, bool]:
     if not parts:
         return empty_frame(), False
@@ -125,13 +126,15 @@ def _steps_frame(
     attempt, mixed = attempts_of(step, columns, launches)
     for at, part in zip(begins, parts, strict=True):
         own = slice(at, at + len(part.step))
-        told += placed(part.told, step[own], attempt[own])
+        placed_events += placed(part.told, step[own], attempt[own])
     step, attempt, columns = merged(step, attempt, columns)
     notes += _restored(columns, aliases)
-    return frame_of(step, _canonical(columns, aliases), attempt=attempt), mixed
+    return frame_of(step, _canonical(step, columns, aliases), attempt=attempt), mixed
 
 
-def _ranks_frame(parts: Sequence[_Part], aliases: naming.Aliases, told: list[Event]) -> Frame:
+def _ranks_frame(
+    parts: Sequence[_Part], aliases: naming.Aliases, placed_events: list[Event]
+) -> Frame:
     if not parts:
         return empty_frame()
     step, columns = _stacked(parts)
@@ -141,8 +144,8 @@ def _ranks_frame(parts: Sequence[_Part], aliases: naming.Aliases, told: list[Eve
     attempt = np.concatenate(launched)
     for part, own in zip(parts, launched, strict=True):
         events = placed(part.told, part.step, own)
-        told += [replace(event, rank=event.rank or part.rank or 0) for event in events]
-    return frame_of(step, _canonical(columns, aliases), rank=rank, attempt=attempt)
+        placed_events += [replace(event, rank=event.rank or part.rank or 0) for event in events]
+    return frame_of(step, _canonical(step, columns, aliases), rank=rank, attempt=attempt)
 
 
 def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:
@@ -164,9 +167,14 @@ def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:
     return notes
 
 
-def _canonical(columns: Columns, aliases: naming.Aliases) -> Columns:
-    """Under canonical names, without the steps."""
-    return aliases.apply({key: column for key, column in columns.items() if key not in STEP_KEYS})
+def _canonical(step: IntArray, columns: Columns, aliases: naming.Aliases) -> Columns:
+    """Under canonical names, without the keys that say the step once more."""
+    repeated = {
+        key
+        for key, (values, valid) in columns.items()
+        if is_counter(key) and bool((values[valid] == step[valid]).all())
+    }
+    return aliases.apply({key: column for key, column in columns.items() if key not in repeated})
 
 
 def _placed(event: Event, attempts: Sequence[Attempt]) -> Event:

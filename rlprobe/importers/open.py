@@ -13,7 +13,10 @@ from rlprobe.importers.assemble import assemble
 from rlprobe.importers.folders import folders_in
 from rlprobe.importers.formats import formats
 from rlprobe.importers.importer import CutDocumentError, Importer, Reading
+from rlprobe.importers.refusal import refused
+from rlprobe.importers.renumbering import numbered_by
 from rlprobe.importers.source import STDIN, Source
+from rlprobe.importers.steps import NoSuchCounterError
 from rlprobe.store import layout
 from rlprobe.store.run import Run
 from rlprobe.values import Problem
@@ -23,21 +26,26 @@ _NUMBERED = re.compile(r"(.+)#([1-9]\d{0,5})")  # `file.ipynb#2`: the second tra
 Groups = dict[tuple[str, Importer], list[Part]]  # by what names the run, and the format
 
 
-def open_runs(path: str | Path) -> list[Run]:
+def open_runs(path: str | Path, step_key: str | None = None) -> list[Run]:
     """Every run at a path; `-` is the standard input.
 
+    Args:
+        path: a recording, a directory, or a log of any known format.
+        step_key: the counter that rows of logs are to be numbered by; None: the best one there is.
+
     Raises:
-        InputError: nothing is there, or it cannot be read.
-        UnknownFormatError: no known format; the message names those that are.
+        InputError: nothing is there, it cannot be read, or has no such counter.
+        UnknownFormatError: no known format; the message quotes what was seen, and names the format
+            that it is nearest to.
     """
     place = Path(path)
     if place == STDIN:
-        return _open_file(place)
+        return _open_file(place, step_key)
     try:
         mode = place.stat().st_mode
     except OSError as error:
         if numbered := _NUMBERED.fullmatch(str(path)):
-            return [_training(Path(numbered[1]), int(numbered[2]))]
+            return [_training(Path(numbered[1]), int(numbered[2]), step_key)]
         why = (
             "no such file or directory" if isinstance(error, FileNotFoundError) else error.strerror
         )
@@ -45,18 +53,18 @@ def open_runs(path: str | Path) -> list[Run]:
     except ValueError as error:
         raise InputError(f"Couldn't find '{path}': {error}") from error
     if stat.S_ISDIR(mode):
-        return _open_directory(place)
+        return _open_directory(place, step_key)
     if not stat.S_ISREG(mode):
         raise InputError(
             f"Couldn't read '{path}': not a regular file",
             hint="Pipe it in, and give `-` as the path.",
         )
-    return _open_file(place)
+    return _open_file(place, step_key)
 
 
-def _training(path: Path, number: int) -> Run:
+def _training(path: Path, number: int, step_key: str | None) -> Run:
     """One of several trainings in a file, by its number."""
-    runs = open_runs(path)
+    runs = open_runs(path, step_key)
     of_number = [run for run in runs if run.info.id.endswith(f"#{number}")]
     if len(of_number) != 1:
         raise InputError(
@@ -66,8 +74,8 @@ def _training(path: Path, number: int) -> Run:
     return of_number[0]
 
 
-def _open_file(path: Path) -> list[Run]:
-    source = Source(path)
+def _open_file(path: Path, step_key: str | None) -> list[Run]:
+    source = Source(path, step_key)
     try:
         importer, readings = _read(source)
     finally:
@@ -112,25 +120,19 @@ def _read(source: Source) -> tuple[Importer, list[Reading]]:
             continue
         if failed is not None and source.suffix == ".json":
             readings[0].problems = [Problem(str(source.path), str(failed)), *readings[0].problems]
+        if source.step_key is not None:
+            numbered_by(readings, source.step_key, source.path)
         return importer, readings
-    raise failed or _unknown(source.path)
+    raise refused(source, failed)
 
 
-def _unknown(path: Path) -> UnknownFormatError:
-    known = "; ".join(importer.description for importer in formats())
-    return UnknownFormatError(
-        f"Couldn't read '{path}': no known log format, and no metrics in its text",
-        hint=f"Known: a recording; {known}.",
-    )
-
-
-def _open_directory(directory: Path) -> list[Run]:
+def _open_directory(directory: Path, step_key: str | None) -> list[Run]:
     from rlprobe.store.recording import Recording
 
     recordings: list[Run] = [Recording(child) for child in layout.recordings_in(directory)]
     if recordings:
         return recordings
-    runs = _runs_in(directory)
+    runs = _runs_in(directory, step_key)
     if runs:
         return runs
     try:
@@ -145,10 +147,10 @@ def _open_directory(directory: Path) -> list[Run]:
     )
 
 
-def _runs_in(directory: Path) -> list[Run]:
+def _runs_in(directory: Path, step_key: str | None) -> list[Run]:
     """Every run whose logs lie in a directory or below it."""
     groups: Groups = {}
-    for path, importer, readings in _readings_in(directory):
+    for path, importer, readings in _readings_in(directory, step_key):
         key = directories.run_of(path, directory)
         if importer.folder:
             key = str(Path(key).parent)
@@ -160,8 +162,12 @@ def _runs_in(directory: Path) -> list[Run]:
     return runs
 
 
-def _readings_in(directory: Path) -> Iterator[tuple[Path, Importer, list[Reading]]]:
+def _readings_in(
+    directory: Path, step_key: str | None
+) -> Iterator[tuple[Path, Importer, list[Reading]]]:
     taken = _surpassed(directory)
+    refused: NoSuchCounterError | None = None
+    read = 0
     for folder in folders_in(directory):
         taken.update(folder.files)
         yield folder.files[0], folder.importer, folder.readings
@@ -169,10 +175,16 @@ def _readings_in(directory: Path) -> Iterator[tuple[Path, Importer, list[Reading
         if path in taken:
             continue
         try:
-            importer, readings = _read(Source(path))
+            importer, readings = _read(Source(path, step_key))
+        except NoSuchCounterError as error:
+            refused = refused or error
+            continue
         except InputError:
             continue
+        read += 1
         yield path, importer, readings
+    if refused is not None and not read:
+        raise refused
 
 
 def _surpassed(directory: Path) -> set[Path]:
