@@ -72,7 +72,7 @@ class Reader:
         self.most = most
         self.asides = Asides(most)
         self.messages = messages()
-        self.said: list[Message] = []  # in what was fed last
+        self.said: list[tuple[int, Message]] = []  # in what was fed last, each behind how many rows
         self.measured = 0  # rows that are no evaluation
         self.unstepped = False  # whether some row told no step
         self.names: set[str] = set()  # of the rows that told their step
@@ -103,13 +103,21 @@ class Reader:
         """Changes with every row of metrics and every move of the progress bar."""
         return self.count, id(self.waiting), self.bar.at if self.bar else 0
 
-    def pause(self) -> list[ConsoleRow]:
-        """The rows that are whole because something else begins: another training, a cell."""
+    def pause(self, *, whole: bool = True) -> list[ConsoleRow]:
+        """The rows that are whole because something else begins: another training, a cell.
+
+        Args:
+            whole: whether no line goes on, either: what was broken has no more pieces.
+        """
+        self.said = []
+        for line in self.wrapped.finish() if whole else ():
+            self._take(line)
         self._flush()
         return self._given()
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
+        self.said = []
         for line in self.wrapped.finish():
             self._take(line)
         self._flush()
@@ -234,15 +242,15 @@ class Reader:
                 self._row(row)
 
     def _tell(self, message: Message) -> None:
-        """What a framework says beside its rows."""
-        self.said.append(message)
+        """What a framework says beside its rows, or of a row of its own."""
         if message.known.rows == "bar":
             self._flush()
-            if self.bar is not None:
-                self.asides.overflowed |= "update_skipped" in message.metrics
-                self._explicit(self.bar.at, dict(message.metrics))
-                return
-        self.asides.add(message, rows=bool(self.measured))
+        if message.known.rows == "bar" and self.bar is not None:
+            self.asides.overflowed |= "update_skipped" in message.metrics
+            self._explicit(self.bar.at, dict(message.metrics))
+        else:
+            self.asides.add(message, rows=bool(self.measured))
+        self.said.append((self.count + (self.waiting is not None), message))
 
     def _deepspeed(self, text: str) -> bool:
         match = _DEEPSPEED.search(text) if "skipped=" in text else None
