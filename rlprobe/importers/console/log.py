@@ -89,12 +89,9 @@ def _give(reader: Reader, trainings: Trainings, rows: list[ConsoleRow]) -> None:
     """Hand over rows, and messages behind the rows that were printed before them."""
     given = reader.count - len(rows)
     for behind, message in reader.said:
-        if behind > given + len(rows):
-            rows = [*rows, *reader.pause(whole=False)]
-        before, rows = rows[: max(behind - given, 0)], rows[max(behind - given, 0) :]
-        given += len(before)
-        trainings.add(before)
+        trainings.add(rows[: behind - given])
         trainings.tell(message)
+        rows, given = rows[behind - given :], behind
     trainings.add(rows)
 
 

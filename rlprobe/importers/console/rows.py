@@ -103,14 +103,10 @@ class Reader:
         """Changes with every row of metrics and every move of the progress bar."""
         return self.count, id(self.waiting), self.bar.at if self.bar else 0
 
-    def pause(self, *, whole: bool = True) -> list[ConsoleRow]:
-        """The rows that are whole because something else begins: another training, a cell.
-
-        Args:
-            whole: whether no line goes on, either: what was broken has no more pieces.
-        """
+    def pause(self) -> list[ConsoleRow]:
+        """The rows that are whole because something else begins: another training, a cell."""
         self.said = []
-        for line in self.wrapped.finish() if whole else ():
+        for line in self.wrapped.finish():
             self._take(line)
         self._flush()
         return self._given()
@@ -242,15 +238,14 @@ class Reader:
                 self._row(row)
 
     def _tell(self, message: Message) -> None:
-        """What a framework says beside its rows, or of a row of its own."""
-        if message.known.rows == "bar":
-            self._flush()
+        """What a framework says beside its rows: its numbers are of the next row, or one alone."""
+        self._flush()
         if message.known.rows == "bar" and self.bar is not None:
             self.asides.overflowed |= "update_skipped" in message.metrics
             self._explicit(self.bar.at, dict(message.metrics))
         else:
             self.asides.add(message, rows=bool(self.measured))
-        self.said.append((self.count + (self.waiting is not None), message))
+        self.said.append((self.count, message))
 
     def _deepspeed(self, text: str) -> bool:
         match = _DEEPSPEED.search(text) if "skipped=" in text else None
