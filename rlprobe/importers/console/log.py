@@ -75,7 +75,8 @@ def readings_of(source: Source, lines: Iterable[str | Mark]) -> list[Reading]:
         rows = reader.feed(line)
         if reader.progress != before:
             trainings.move()
-        _give(reader, trainings, rows)
+        if rows or reader.said:
+            _give(reader, trainings, rows)
         trainings.say(line)
     _give(reader, trainings, reader.pause())
     trainings.add_late(reader.finish())
