@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -44,9 +45,10 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
     aliases = naming.every().get(framework or "generic", naming.every()["generic"])
     notes = [note for reading in readings for note in reading.notes]
     placed_events: list[Event] = []
-    common = [part for part in parts if part.rank is None]
+    of_ranks = [part for part in parts if part.rank is not None]
+    common = [part for part in parts if part.rank is None] or _of_first_rank(of_ranks, notes)
     steps, mixed = _steps_frame(common, aliases, notes, placed_events)
-    ranks = _ranks_frame([part for part in parts if part.rank is not None], aliases, placed_events)
+    ranks = _ranks_frame(of_ranks, aliases, placed_events)
     notes += [_MIXED] if mixed else []
     left_out = sum(reading.rows.left_out for reading in readings)
     notes += [f"{left_out:,} keys left out: more than memory allows"] if left_out else []
@@ -132,20 +134,47 @@ def _steps_frame(
     return frame_of(step, _canonical(step, columns, aliases), attempt=attempt), mixed
 
 
+def _of_first_rank(parts: Sequence[_Part], notes: list[str]) -> list[_Part]:
+    """Where every rank has a log of its own, the first rank's, which stands for the run."""
+    ranks = [part.rank for part in parts if part.rank is not None and len(part.step)]
+    if not ranks:
+        return []
+    first = min(ranks)
+    notes.append(f"metrics of the run: those of rank {first}")
+    own = [part for part in parts if part.rank == first]
+    return [replace(part, rank=None, told=(), columns=_copied(part.columns)) for part in own]
+
+
+def _copied(columns: Columns) -> Columns:
+    return {key: (values.copy(), valid.copy()) for key, (values, valid) in columns.items()}
+
+
 def _ranks_frame(
     parts: Sequence[_Part], aliases: naming.Aliases, placed_events: list[Event]
 ) -> Frame:
     if not parts:
         return empty_frame()
+    parts = sorted(parts, key=lambda part: part.rank or 0)
     step, columns = _stacked(parts)
     sizes = [len(part.step) for part in parts]
     rank = np.repeat([part.rank or 0 for part in parts], sizes).astype(np.int64)
-    launched = [attempts_of(part.step, part.columns, part.launches)[0] for part in parts]
+    launched = [_launches(list(own)) for _, own in groupby(parts, _rank)]
     attempt = np.concatenate(launched)
-    for part, own in zip(parts, launched, strict=True):
-        events = placed(part.told, part.step, own)
+    for part, at in zip(parts, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True):
+        events = placed(part.told, part.step, attempt[at : at + len(part.step)])
         placed_events += [replace(event, rank=event.rank or part.rank or 0) for event in events]
     return frame_of(step, _canonical(step, columns, aliases), rank=rank, attempt=attempt)
+
+
+def _rank(part: _Part) -> int | None:
+    return part.rank
+
+
+def _launches(parts: Sequence[_Part]) -> IntArray:
+    """The attempt of each row of one rank, over all of its logs."""
+    begins = [sum(len(part.step) for part in parts[:place]) for place in range(len(parts))]
+    launches = [at + row for at, part in zip(begins, parts, strict=True) for row in part.launches]
+    return attempts_of(*_stacked(parts), launches)[0]
 
 
 def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:

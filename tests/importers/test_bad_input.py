@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlprobe.errors import InputError, RlprobeError
-from rlprobe.importers import open_runs, rows, source
+from rlprobe.importers import compression, open_runs, rows, source
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.steps import SettledSteps
 from rlprobe.importers.numbers import number
@@ -41,7 +41,7 @@ def test_a_compressed_file_that_was_cut_is_read_up_to_the_cut(tmp_path: Path) ->
 
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_HARMLESS_BYTES", 1 << 20)
+    monkeypatch.setattr(compression, "HARMLESS_BYTES", 1 << 20)
     path = tmp_path / "bomb.log.gz"
     with gzip.open(path, "wb", compresslevel=9) as file:
         for _ in range(64):
