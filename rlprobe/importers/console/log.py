@@ -62,7 +62,7 @@ class Console(Importer):
 
 def readings_of(source: Source, lines: Iterable[str | Mark]) -> list[Reading]:
     """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
-    reader, trainings = Reader(), Trainings()
+    reader, trainings = Reader(step_key=source.step_key), Trainings()
     for line in lines:
         if isinstance(line, Mark):
             _give(reader, trainings, reader.pause())
@@ -80,9 +80,10 @@ def readings_of(source: Source, lines: Iterable[str | Mark]) -> list[Reading]:
         trainings.say(line)
     _give(reader, trainings, reader.pause())
     trainings.add_late(reader.finish())
-    readings = trainings.readings([reader.note] if reader.note else [])
+    readings = trainings.readings([note for note in (reader.note, *reader.account.notes()) if note])
     if not readings:
         raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
+    readings[0].unread = [*reader.account.unread(), *readings[0].unread]
     return readings
 
 
