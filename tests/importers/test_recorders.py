@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +183,60 @@ def test_damage_to_a_recording_of_it_is_told(tmp_path: Path) -> None:
     log(tmp_path / "empty", "manifest.json", '{"schema_version": 1}')
     with pytest.raises(InputError):
         open_runs(tmp_path / "empty")
+
+
+# --- rlwatch ----------------------------------------------------------------------------------
+
+
+def rlwatch(path: Path, *, first_schema: bool = False) -> Path:
+    """A database as rlwatch makes it; version 1 of its schema has no gradient norm."""
+    with closing(sqlite3.connect(path)) as db, db:
+        norm = "" if first_schema else ", grad_norm REAL"
+        db.execute(
+            "CREATE TABLE metrics (id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL,"
+            " step INTEGER NOT NULL, timestamp REAL NOT NULL, entropy REAL, kl_divergence REAL,"
+            f" reward_mean REAL, reward_std REAL, loss REAL, learning_rate REAL{norm},"
+            " extra_json TEXT)"
+        )
+        db.execute(
+            "CREATE TABLE alerts (id INTEGER PRIMARY KEY, run_id TEXT, step INTEGER, timestamp"
+            " REAL, detector TEXT, severity TEXT, message TEXT, metric_values_json TEXT)"
+        )
+        db.execute("CREATE TABLE runs (run_id TEXT PRIMARY KEY, framework TEXT, started_at REAL)")
+        db.execute("INSERT INTO runs VALUES ('a', 'trl', 1.0)")
+        for step in range(20):
+            loss = None if step == 7 else 1 / (step + 1)
+            values = ["a", step, 1e9 + step, 2.0, step / 100, step / 20, 0.25, loss, 1e-6]
+            values += [] if first_schema else [0.5]
+            extra = json.dumps({"mine": step, "loss": "no"}) if step else None
+            marks = ", ".join("?" * (len(values) + 1))
+            db.execute(f"INSERT INTO metrics VALUES (NULL, {marks})", (*values, extra))
+        db.execute("INSERT INTO metrics (run_id, step, timestamp, loss) VALUES ('b', 1, 1.0, 0.5)")
+        db.execute(
+            "INSERT INTO alerts VALUES (1, 'a', 7, 1e9, 'loss_nan', 'critical', 'Loss is NaN', '')"
+        )
+    return path
+
+
+@pytest.mark.parametrize("first_schema", [False, True])
+def test_an_rlwatch_database_holds_runs(first_schema: bool, tmp_path: Path) -> None:
+    first, second = open_runs(rlwatch(tmp_path / "metrics.db", first_schema=first_schema))
+    assert (first.info.id, first.info.source, second.info.id) == ("a", "rlwatch", "b")
+    assert points(first, "kl_mean")[3] == (3, 0.03)
+    assert points(first, "lr")[0] == (0, 1e-6)
+    assert points(first, "mine") == [(step, float(step)) for step in range(1, 20)]
+    assert points(first, "grad_norm")[:1] == ([] if first_schema else [(0, 0.5)])
+    loss = points(first, "loss")
+    assert len(loss) == 20
+    assert [step for step, value in loss if is_nan(value)] == [7]
+    assert [(event.kind, event.step) for event in first.events] == [("alert", 7)]
+    assert points(second, "loss") == [(1, 0.5)]
+
+
+def test_a_loss_that_is_rarely_logged_is_not_taken_for_nan(tmp_path: Path) -> None:
+    path = rlwatch(tmp_path / "metrics.db")
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE metrics SET loss = NULL WHERE step % 2 = 1")
+    loss = points(open_runs(path)[0], "loss")
+    assert [step for step, value in loss if is_nan(value)] == [7]  # the alert says so
+    assert len(loss) == 11
