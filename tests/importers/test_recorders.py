@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
@@ -240,3 +241,75 @@ def test_a_loss_that_is_rarely_logged_is_not_taken_for_nan(tmp_path: Path) -> No
     loss = points(open_runs(path)[0], "loss")
     assert [step for step, value in loss if is_nan(value)] == [7]  # the alert says so
     assert len(loss) == 11
+
+
+# --- trainscope -------------------------------------------------------------------------------
+
+
+def stream(path: Path, *batches: Mapping[str, Any], whole: bool = False) -> Path:
+    """An Arrow stream as trainscope appends to it, or a file as its first versions wrote."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tables = [pa.table(dict(batch)) for batch in batches]
+    new = pa.ipc.new_file if whole else pa.ipc.new_stream
+    with pa.OSFile(str(path), "wb") as file, new(file, tables[0].schema) as writer:
+        for one in tables:
+            writer.write_table(one)
+    return path
+
+
+def trainscope(folder: Path, *, whole: bool = False, scale: float = 1.0) -> Path:
+    log(folder, "meta.json", json.dumps({"model_name": "tiny", "model_config": {"layers": 2}}))
+    batches = []
+    for numbers in (range(5), range(5, 10)):
+        batch = {
+            "step": list(numbers),
+            "loss": [float("nan") if step == 7 else scale / (step + 1) for step in numbers],
+            "grad_norm_before_clip": [2.0] * 5,
+            "lr": [1e-4] * 5,
+            "step_time_ms": [250.0 if step else 0.0 for step in numbers],
+            "cuda_memory_mb": [0.0] * 5,
+            "is_spike": [False] * 5,
+        }
+        batches.append(batch)
+    stream(folder / "global.arrow", *batches, whole=whole)
+    layer = {"step": [6, 7], "grad_nan_inf_ratio": [0.0, 0.5], "grad_l2_norm": [1.0, 1.0]}
+    stream(folder / "layers" / "h.0%2Fattn.arrow", layer)
+    plugin = {"step": [3], "plugin": ["mine"], "metric": ["skew"], "value": [0.75]}
+    stream(folder / "plugin_metrics.arrow", plugin)
+    return folder
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_trainscope_run_is_one_run(whole: bool, tmp_path: Path) -> None:
+    run = only(trainscope(tmp_path / "demo", whole=whole))
+    assert (run.info.source, run.info.id) == ("trainscope", "demo")
+    assert run.info.settings == {"layers": 2, "model_name": "tiny"}
+    loss = points(run, "loss")
+    assert [step for step, _ in loss] == list(range(10))
+    assert is_nan(loss[7][1])
+    assert points(run, "grad_norm")[0] == (0, 2.0)
+    assert points(run, "step_time") == [(step, 0.25) for step in range(1, 10)]
+    assert points(run, "memory_allocated") == []
+    assert points(run, "mine/skew") == [(3, 0.75)]
+    (event,) = run.events
+    assert (event.kind, event.step, event.data["names"]) == ("nan_detected", 7, ["h.0/attn"])
+
+
+def test_its_ranks_are_one_run_too(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        trainscope(tmp_path / f"demo_rank{rank}", scale=1.0 + rank)
+    run = only(tmp_path)
+    by_rank = run.ranks.series_by_rank("loss")
+    assert {rank: values.values[0] for rank, values in by_rank.items()} == {0: 1.0, 1: 2.0}
+    assert sorted(event.rank for event in run.events) == [0, 1]
+
+
+def test_a_stream_that_was_cut_is_read_up_to_the_cut(tmp_path: Path) -> None:
+    path = trainscope(tmp_path) / "global.arrow"
+    path.write_bytes(path.read_bytes()[:-200])
+    run = only(tmp_path)
+    assert len(points(run, "grad_norm")) == 5
+    assert "cut off" in run.problems[0].message
+    path.write_bytes(b"no arrow at all")
+    with pytest.raises(InputError):
+        open_runs(tmp_path)
