@@ -111,6 +111,18 @@ def test_of_a_deleted_key_nothing_is_left(tmp_path: Path) -> None:
     assert rocksdb.read(tmp_path, []) == {b"a": b"1", b"b": b"4"}
 
 
+def test_subsets_are_told_apart(tmp_path: Path) -> None:
+    repository(tmp_path)
+    stored = sequence("f00d", "loss", 8, [(10, 2.0), (20, 1.0)])
+    stored |= sequence("f00d", "loss", NONE, [(10, 4.0)])
+    log(tmp_path, ".aim/seqs/chunks/f00d/000012.sst", rocksdb_files.table(stored))
+    meta: Stored = {path("meta", "chunks", "f00d", "contexts", 8, "subset"): value("val")}
+    log(tmp_path, ".aim/meta/chunks/f00d/000012.sst", rocksdb_files.table(meta))
+    run = only(tmp_path)
+    assert points(run, "eval/loss") == [(10, 2.0), (20, 1.0)]
+    assert len(points(run, "loss")) == 10  # two of one name: the training's
+
+
 def test_runs_without_a_name_archived_ones_and_namesakes(tmp_path: Path) -> None:
     repository(tmp_path, "aaaa", None)
     repository(tmp_path, "bbbbbbbbbb", "twin")

@@ -24,6 +24,8 @@ _END = 0xFE  # behind each part of a key; before it, if the part is a number
 _BOOL, _INT, _FLOAT, _TEXT = 1, 2, 3, 4
 _I64, _F64 = Struct("<q"), Struct("<d")
 _SYSTEM = "__system__"  # Aim's own machine metrics: their step counts samples of the machine
+# What a subset puts before the names of its metrics, where that is not its own name.
+_SUBSETS = {"train": "", "training": "", "val": "eval", "validation": "eval", "valid": "eval"}
 _MOST_RUNS = 10_000
 _MOST_PROBLEMS = 20
 
@@ -35,7 +37,8 @@ class Aim(Importer):
 
     A repository holds many runs, each in a RocksDB of its own, which is read without RocksDB and
     without touching it, also while the run goes on or after it was killed. A metric in the context
-    `{"subset": "train"}` is `train/<metric>`. Archived runs are left out, and so are machine
+    `{"subset": "train"}` has its plain name, in `{"subset": "val"}` it is `eval/<metric>`, and in
+    others the words of the context stand before it. Archived runs are left out, and so are machine
     metrics, whose steps are not the trainer's.
 
     Source: aim/storage/{encoding,rockscontainer}, aim/sdk/tracker.py, aim/sdk/sequence.py.
@@ -170,19 +173,26 @@ def _sequences(
     content: Mapping[bytes, bytes], contexts: Mapping[int, Mapping[str, str]]
 ) -> dict[str, _Sequence]:
     """The metrics of a run, under the names that they have in it."""
-    sequences: dict[str, _Sequence] = {}
+    sequences: dict[tuple[int, str], _Sequence] = {}
     for key, raw in content.items():
         match _path(key):
             case ["seqs", *_, int() as context, str() as name, str() as kind, int() as point]:
                 value = _value(raw)
                 if name.startswith(_SYSTEM) or not isinstance(value, int | float):
                     continue
-                whole = "/".join([*contexts.get(context, {}).values(), name])
-                sequence = sequences.setdefault(whole, _Sequence())
+                sequence = sequences.setdefault((context, name), _Sequence())
                 kinds = {"val": sequence.values, "step": sequence.steps, "time": sequence.times}
                 if kind in kinds:
                     kinds[kind][point] = float(value)
-    return {name: sequence for name, sequence in sequences.items() if sequence.values}
+    named: dict[str, _Sequence] = {}
+    words_of = {context: list(contexts.get(context, {}).values()) for context, _ in sequences}
+    # Of two that would have one name, that of a subset has it.
+    for (context, name), sequence in sorted(sequences.items(), key=lambda x: not words_of[x[0][0]]):
+        words = words_of[context]
+        known = [_SUBSETS.get(word, word) for word in words]
+        short = "/".join([*(word for word in known if word), name])
+        named["/".join([*(words or ["other"]), name]) if short in named else short] = sequence
+    return {name: sequence for name, sequence in named.items() if sequence.values}
 
 
 def _path(key: bytes) -> list[Part]:
