@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
+import struct
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -313,3 +315,82 @@ def test_a_stream_that_was_cut_is_read_up_to_the_cut(tmp_path: Path) -> None:
     path.write_bytes(b"no arrow at all")
     with pytest.raises(InputError):
         open_runs(tmp_path)
+
+
+# --- martingale -------------------------------------------------------------------------------
+
+
+def bits(value: float) -> str:
+    return f"f32:{struct.pack('>f', value).hex()}"
+
+
+def martingale(path: Path) -> Path:
+    """Two steps of two groups of two; the trainer's log probabilities are off by `OFF`."""
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TABLE llm_revisions (digest TEXT PRIMARY KEY, step INTEGER)")
+        db.execute(
+            "CREATE TABLE sequences (actor_id INTEGER, sequence_index INTEGER, digest TEXT,"
+            " record_json TEXT, created_at REAL)"
+        )
+        db.execute(
+            "CREATE TABLE scores (sequence_digest TEXT, position INTEGER,"
+            " train_revision_digest TEXT, record_json TEXT)"
+        )
+        for step in (10, 11, 12):
+            db.execute("INSERT INTO llm_revisions VALUES (?, ?)", (f"r{step}", step))
+        for number in range(8):
+            sampled, group, digest = 10 + number // 4, number // 2, f"s{number}"
+            tokens = [
+                {"revision_digest": f"r{sampled}", "logprob_bits": bits(-0.5), "position": place}
+                for place in range(2 + number % 2)
+            ]
+            record: dict[str, Any] = {
+                "digest": digest,
+                "prompt_digest": f"p{group}",
+                "reward_bits": bits(float(number % 2)),
+                "tokens": tokens,
+            }
+            values = (0, number, digest, json.dumps(record), 1.0)
+            db.execute("INSERT INTO sequences VALUES (?, ?, ?, ?, ?)", values)
+            for place in range(len(tokens)):
+                score = json.dumps({"logprob_bits": bits(-0.5 + OFF[place])})
+                values_ = (digest, place, f"r{sampled + 1}", score)
+                db.execute("INSERT INTO scores VALUES (?, ?, ?, ?)", values_)
+        db.execute("INSERT INTO sequences VALUES (0, 99, 'x', '{\"tokens\": 1}', 1.0)")
+        again = json.dumps(record | {"digest": "again", "replay": {}, "reward_bits": bits(9.0)})
+        db.execute("INSERT INTO sequences VALUES (0, 98, 'again', ?, 1.0)", (again,))
+    return path
+
+
+OFF = (0.25, -0.25, 0.5)
+
+
+def test_token_records_of_martingale_tell_of_steps(tmp_path: Path) -> None:
+    run = only(martingale(tmp_path / "tokens.db"))
+    assert run.info.source == "martingale"
+    assert points(run, "reward_mean") == [(11, 0.5), (12, 0.5)]
+    assert points(run, "reward_group_std_mean") == [(11, 0.5), (12, 0.5)]
+    assert points(run, "completion_length_mean") == [(11, 2.5), (12, 2.5)]
+    apart = [OFF[0], OFF[1]] * 4 + [OFF[2]] * 2
+    weights = [math.exp(value) for value in apart]
+    expected = {
+        "logprob_diff_mean": sum(map(abs, apart)) / 10,
+        "logprob_diff_max": 0.5,
+        "is_ratio_mean": sum(weights) / 10,
+        "mismatch_kl": sum(w - 1 - d for w, d in zip(weights, apart, strict=True)) / 10,
+        "staleness_mean": 1.0,
+    }
+    for name, value in expected.items():
+        steps, values = zip(*points(run, name), strict=True)
+        assert steps == (11, 12), name
+        assert values == pytest.approx([value, value]), name
+    assert [rollout.reward for rollout in run.rollouts(11)] == [0.0, 1.0, 0.0, 1.0]
+    assert len({rollout.group_id for rollout in run.rollouts(11)}) == 2
+    assert [problem.message for problem in run.problems] == ["1 rows left out: not readable"]
+
+
+def test_records_that_no_trainer_scored_are_at_the_step_that_sampled_them(tmp_path: Path) -> None:
+    path = martingale(tmp_path / "tokens.db")
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("DROP TABLE scores")
+    assert points(only(path), "reward_mean") == [(10, 0.5), (11, 0.5)]
