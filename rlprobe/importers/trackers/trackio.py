@@ -23,8 +23,8 @@ class Trackio(Importer):
     They lie in `$TRACKIO_DIR`, or in `~/.cache/huggingface/trackio/<project>.db`. Non-finite
     numbers are stored as words (`"NaN"`, `"Infinity"`). As with W&B, the trainer's step counts
     where a row carries it. The database may be open elsewhere: it is read without touching it, and
-    a write-ahead log is taken into account. Alerts that the training raised become events of the kind
-    `alert`, which are shown and not judged: their step counts calls of `log`.
+    a write-ahead log is taken into account. Alerts that the training raised become events of the
+    kind `alert`, which are shown and not judged: their step counts calls of `log`.
 
     Source: trackio/sqlite_storage.py.
     """
