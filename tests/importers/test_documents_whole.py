@@ -276,3 +276,13 @@ def test_columns_without_steps_below_an_object(tmp_path: Path) -> None:
     run = read(tmp_path, "run.json", json.dumps(document))
     assert points(run, "loss") == [(1, 3.0), (2, 2.0)]
     assert points(run, "eval/loss") == [(1, 4.0), (2, 5.0)]
+
+
+def test_results_whose_rows_are_longer_than_the_head(tmp_path: Path) -> None:
+    rows = [
+        {"episode_reward_mean": 1.5 * n, "hist_stats": [7] * 40_000, "training_iteration": n}
+        for n in (1, 2, 3)
+    ]
+    run = read(tmp_path, "result.json", lines(*rows))
+    assert run.info.source == "jsonl"
+    assert points(run, "reward_mean") == [(1, 1.5), (2, 3.0), (3, 4.5)]

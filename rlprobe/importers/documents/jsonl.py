@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from rlprobe.importers.documents import json_blocks
 from rlprobe.importers.importer import Complaints, Importer, Reading
 from rlprobe.importers.numbers import number
 from rlprobe.importers.rows import RowTable
-from rlprobe.importers.source import LONGEST_LINE, Source
+from rlprobe.importers.source import HEAD_BYTES, LONGEST_LINE, Source
 from rlprobe.importers.stepless import SteplessRows
 from rlprobe.importers.unread import UnreadCount
 
@@ -21,6 +22,7 @@ _WRAPPERS = ("data", "metrics", "logs", "values", "scalars")
 _SETTINGS = ("config", "hparams", "hyperparameters")  # objects that hold no metrics
 _TEXT_KEYS = frozenset({"prompt", "completion", "input", "output", "response", "messages"})
 _PEEK_ROWS = 200
+_LONG_ROWS = 8  # rows to look at where one does not fit into the head of a file
 
 
 class JSONLines(Importer):
@@ -53,7 +55,7 @@ class JSONLines(Importer):
 
     def recognises(self, source: Source) -> bool:
         """The first line is a whole JSON object, or the name says JSON Lines."""
-        first, _, rest = source.head.lstrip().partition(b"\n")
+        first, _, rest = _head(source).lstrip().partition(b"\n")
         named = source.suffix in _SUFFIXES
         if not first.startswith(b"{"):
             return named and source.is_text
@@ -66,7 +68,7 @@ class JSONLines(Importer):
 
     def read(self, source: Source) -> list[Reading]:
         """The run in the file."""
-        rows = _peek(source.head)
+        rows = _peek(_head(source))
         verl = bool(rows) and all(
             set(row) == {"step", "data"} and isinstance(row["data"], dict | None) for row in rows
         )
@@ -75,6 +77,13 @@ class JSONLines(Importer):
         for block in source.blocks():
             reader.read(block)
         return [reader.reading()]
+
+
+def _head(source: Source) -> bytes:
+    """The first lines: as many as the head has, and where it cuts the first one, some whole."""
+    if len(source.head) < HEAD_BYTES or b"\n" in source.head or source.head[:1] != b"{":
+        return source.head
+    return b"\n".join(itertools.islice(source.lines(), _LONG_ROWS))
 
 
 def _peek(head: bytes) -> list[dict[str, Any]]:
