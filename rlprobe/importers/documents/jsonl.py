@@ -37,7 +37,8 @@ class JSONLines(Importer):
     such as `metrics` or `data` is taken off, and `config` is no metric. Several rows of one step
     (prime-rl) become one; so do rows of one value each that name its metric
     (`{"metric": "loss", "value": 0.5}`). A row that says of itself that it is one of an evaluation
-    (`"mode": "eval"`) has its metrics below `eval/`.
+    (`"mode": "val"`) has its metrics below `eval/`; if it counts its own batches, it belongs to the
+    step before.
 
     A torn last line or a bad row costs that row, and is reported with its line number. Rows without
     any step are numbered, and the notes say so; where the others have one, a kind of row that comes
@@ -45,7 +46,7 @@ class JSONLines(Importer):
     out: they are events and summaries.
 
     Source: verl/utils/tracking.py (FileLogger), prime_rl/monitors/file.py,
-    tinker_cookbook/utils/ml_log.py, swift/trainers, llamafactory/train/callbacks.py,
+    tinker_cookbook/utils/ml_log.py, swift/trainers, mmcv/runner/hooks/logger/text.py, llamafactory/train/callbacks.py,
     stable_baselines3/common/logger.py (JSONOutputFormat), ray/tune/logger/json.py.
     """
 
@@ -137,6 +138,7 @@ class _Reader:
         self.stepless = SteplessRows()
         self.line = 0
         self.numbered = 0
+        self.reached = 0  # the step of the last row of training
 
     def read(self, block: bytes) -> None:
         if len(block) < json_blocks.WORTHWHILE_BYTES or self.verl or not self._fast(block):
@@ -178,6 +180,10 @@ class _Reader:
             return
         step = steps.step_number(row.get(self.step_key))
         if step is not None:
+            if not evaluation:
+                self.reached = step
+            elif step < self.reached:  # it counts its own batches (mmdetection)
+                step = self.reached
             self.rows.add(step, metrics)
             self.stepless.passed(step, metrics)
         elif any(number(value) is not None for value in row.values()):
