@@ -8,7 +8,7 @@ from pathlib import Path
 from rlprobe.importers.importer import Importer, Reading
 
 
-@dataclass
+@dataclass(eq=False)
 class Part:
     """A file, or a directory that was read as a whole, and what it holds."""
 
@@ -21,7 +21,7 @@ class Part:
         return any(len(reading.rows) for reading in self.readings)
 
 
-@dataclass
+@dataclass(eq=False)
 class Gathered:
     """What is of one run, or of the runs of one store.
 

@@ -31,6 +31,8 @@ from rlprobe.values import BoolArray, FloatArray, IntArray
 _LAUNCHES = frozenset({"runs", "logs", "log", "tensorboard", "tb", "tb_logs"})
 _PRINTED = 2e-3  # of a value that was printed with four digits, and to spare
 _AGREE = 0.9  # of the values of two logs that tell the same run
+_DISTINCT = 5  # values of a column that say something of whose it is
+_MOST_LOGGERS = 8
 _SAID = "{} tells the same run as {}: not read once more"
 
 
@@ -50,7 +52,7 @@ def told_once(root: Path, groups: Sequence[Gathered], remarks: list[str]) -> lis
             for group in remaining
             if group not in launches and group not in logs
         ]
-    return _resumed(root, remaining)
+    return _by_one_logger(_resumed(root, remaining), remarks)
 
 
 def _output(key: str) -> Path:
@@ -210,3 +212,64 @@ def _pairs(
 def _values(at: IntArray, column: tuple[FloatArray, BoolArray]) -> Iterator[tuple[int, float]]:
     values, valid = column
     yield from zip(at[valid].tolist(), values[valid].tolist(), strict=True)
+
+
+# --- one run, several loggers -----------------------------------------------------------------
+
+
+def _by_one_logger(groups: Sequence[Gathered], remarks: list[str]) -> list[Gathered]:
+    """Without the logs of other formats that say the same as one beside them.
+
+    RLlib, Stable-Baselines3 and Lightning write the rows of a run as a table, as JSON and as
+    TensorBoard events into one directory. The one that holds the most is kept.
+    """
+    places: dict[Path, list[Gathered]] = {}
+    for group in groups:
+        if len(group.readings) == 1 and group.holds_rows and group.readings[0].rank is None:
+            key = Path(group.key)
+            places.setdefault(key if group.importer.folder else key.parent, []).append(group)
+    twins: list[Gathered] = []
+    for beside in places.values():
+        formats = {type(group.importer) for group in beside}
+        if len(beside) == len(formats) > 1 and len(beside) <= _MOST_LOGGERS:
+            twins += _twins(beside, remarks)
+    return [group for group in groups if group not in twins]
+
+
+def _twins(beside: Sequence[Gathered], remarks: list[str]) -> list[Gathered]:
+    """Those that say nothing that another one of them does not say."""
+    content = {id(group): _taken(group.readings[0])[1] for group in beside}
+    ordered = sorted(beside, key=lambda group: _cells(content[id(group)]), reverse=True)
+    twins: list[Gathered] = []
+    for place, group in enumerate(ordered):
+        if group in twins:
+            continue
+        for other in ordered[place + 1 :]:
+            if other not in twins and _alike(content[id(group)], content[id(other)]):
+                twins.append(other)
+                remarks.append(_SAID.format(other.key, group.key))
+                events = [*group.readings[0].events, *other.readings[0].events]
+                group.readings[0].events = events
+    return twins
+
+
+def _cells(columns: Columns) -> int:
+    return sum(int(valid.sum()) for _, valid in columns.values())
+
+
+def _alike(one: Columns, two: Columns) -> bool:
+    """Whether columns of the same name hold the same values in the same order.
+
+    Steps are not compared: one logger counts updates, the other samples.
+    """
+    known = {key.rpartition("/")[2]: values[valid] for key, (values, valid) in one.items()}
+    same, shared = 0, 0
+    for key, (values, valid) in two.items():
+        mine, other = values[valid], known.get(key.rpartition("/")[2])
+        if other is None or len(np.unique(mine)) < _DISTINCT:
+            continue
+        shared += 1
+        size = min(len(mine), len(other))
+        near = np.isclose(mine[:size], other[:size], rtol=_PRINTED, atol=1e-6, equal_nan=True)
+        same += len(mine) - size <= 1 and len(other) - size <= 1 and bool(near.all())
+    return same > 0 and same >= _AGREE * shared
