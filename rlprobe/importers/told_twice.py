@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from rlprobe import naming
-from rlprobe.importers.gathered import Gathered, Part
+from rlprobe.importers.gathered import Gathered, Part, taken
 from rlprobe.importers.importer import Reading
+from rlprobe.importers.looked_at import SAID_TWICE
 from rlprobe.importers.points import ColumnTable
 from rlprobe.importers.rows import Columns
 from rlprobe.importers.tensorboard.event_files import TensorBoard
@@ -33,7 +34,6 @@ _PRINTED = 2e-3  # of a value that was printed with four digits, and to spare
 _AGREE = 0.9  # of the values of two logs that tell the same run
 _DISTINCT = 5  # values of a column that say something of whose it is
 _MOST_LOGGERS = 8
-_SAID = "{} tells the same run as {}: not read once more"
 
 
 def told_once(root: Path, groups: Sequence[Gathered], remarks: list[str]) -> list[Gathered]:
@@ -88,11 +88,11 @@ def _put_together(
         whole = _by_launch(output, state, launches)
         last = max(_last(reading) for reading in whole.readings)
     else:
-        remarks += [_SAID.format(group.key, whole.key) for group in launches]
+        remarks += [SAID_TWICE.format(group.key, whole.key) for group in launches]
     for group in logs:
         beyond = _beyond(group, state, last) if len(logs) == 1 else None
         if beyond is None:
-            remarks.append(_SAID.format(group.key, whole.key))
+            remarks.append(SAID_TWICE.format(group.key, whole.key))
             continue
         whole = replace(whole, parts=[*whole.parts, Part(group.parts[0].path, [beyond])])
     return whole
@@ -102,7 +102,7 @@ def _by_launch(output: Path, state: Reading, launches: Sequence[Gathered]) -> Ga
     """The launches of a run one after another, with what only the state knows."""
     ordered = sorted(launches, key=_began)
     readings = [reading for group in ordered for reading in group.readings]
-    at, columns = _taken(state)
+    at, columns = taken(state)
     first = min(int(reading.rows.steps().min()) for reading in readings if len(reading.rows))
     state.rows = ColumnTable(*_where(at, columns, at < first))
     state.notes = [*state.notes, f"rows from {ordered[0].key}, which goes on beyond the state"]
@@ -163,23 +163,14 @@ def _beyond(group: Gathered, state: Reading, last: int) -> Reading | None:
     if len(readings) != 1 or readings[0].rank is not None or _last(readings[0]) < last:
         return None
     (reading,) = readings
-    at, columns = _taken(reading)
-    if not _agree((at, columns), _taken(state)):
+    at, columns = taken(reading)
+    if not _agree((at, columns), taken(state)):
         return None
     note = f"{group.key} agrees with it, and ends the run"
     if (at > last).any():
         note = f"{steps(last + 1, int(at.max()))} from {group.key}, which agrees with the rest"
     rows = ColumnTable(*_where(at, columns, at > last))
     return replace(reading, rows=rows, notes=[note], framework=None)
-
-
-def _taken(reading: Reading) -> tuple[IntArray, Columns]:
-    """The rows of a reading as columns; it keeps them."""
-    at, left_out = reading.rows.steps(), reading.rows.left_out
-    columns = reading.rows.columns()
-    reading.rows = ColumnTable(at, columns)
-    reading.rows.left_out = left_out
-    return at, columns
 
 
 def _where(at: IntArray, columns: Columns, chosen: np.ndarray) -> tuple[IntArray, Columns]:
@@ -238,7 +229,7 @@ def _by_one_logger(groups: Sequence[Gathered], remarks: list[str]) -> list[Gathe
 
 def _twins(beside: Sequence[Gathered], remarks: list[str]) -> list[Gathered]:
     """Those that say nothing that another one of them does not say."""
-    content = {id(group): _taken(group.readings[0])[1] for group in beside}
+    content = {id(group): taken(group.readings[0])[1] for group in beside}
     ordered = sorted(beside, key=lambda group: _cells(content[id(group)]), reverse=True)
     twins: list[Gathered] = []
     for place, group in enumerate(ordered):
@@ -247,7 +238,7 @@ def _twins(beside: Sequence[Gathered], remarks: list[str]) -> list[Gathered]:
         for other in ordered[place + 1 :]:
             if other not in twins and _alike(content[id(group)], content[id(other)]):
                 twins.append(other)
-                remarks.append(_SAID.format(other.key, group.key))
+                remarks.append(SAID_TWICE.format(other.key, group.key))
                 events = [*group.readings[0].events, *other.readings[0].events]
                 group.readings[0].events = events
     return twins
