@@ -11,13 +11,14 @@ import numpy as np
 
 from rlprobe import naming, order_statistics, schema
 from rlprobe.importers.attempts import attempts_of, continued, merged
-from rlprobe.importers.importer import Reading
+from rlprobe.importers.importer import Reading, Told
+from rlprobe.importers.placing import placed
 from rlprobe.importers.rows import Columns
-from rlprobe.importers.steps import COUNTERS, STEP_KEYS
+from rlprobe.importers.steps import is_counter
 from rlprobe.store.frame import Frame, empty_frame, frame_of
 from rlprobe.store.run import RunInfo
 from rlprobe.store.table import TableRun
-from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray
+from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray, together
 
 _MIXED = "rows of many steps come again and again: read as one launch, the last value of each step"
 _COUNTED_ON = "steps begin anew in each epoch: counted on from one to the next"
@@ -29,6 +30,8 @@ class _Part:
     step: IntArray
     columns: Columns
     rank: int | None
+    told: Sequence[Told] = ()
+    launches: Sequence[int] = ()
 
 
 def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "") -> TableRun:
@@ -41,10 +44,11 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         framework = given
     aliases = naming.every().get(framework or "generic", naming.every()["generic"])
     notes = [note for reading in readings for note in reading.notes]
+    placed_events: list[Event] = []
     of_ranks = [part for part in parts if part.rank is not None]
-    global_ = [part for part in parts if part.rank is None] or _of_first_rank(of_ranks, notes)
-    steps, mixed = _steps_frame(global_, aliases, notes)
-    ranks = _ranks_frame(of_ranks, aliases)
+    common = [part for part in parts if part.rank is None] or _of_first_rank(of_ranks, notes)
+    steps, mixed = _steps_frame(common, aliases, notes, placed_events)
+    ranks = _ranks_frame(of_ranks, aliases, placed_events)
     notes += [_MIXED] if mixed else []
     left_out = sum(reading.rows.left_out for reading in readings)
     notes += [f"{left_out:,} keys left out: more than memory allows"] if left_out else []
@@ -61,19 +65,31 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         attempts=attempts,
         notes=tuple(dict.fromkeys(notes)),
         unmapped=_unmapped(keys, aliases),
+        unread=together(item for reading in readings for item in reading.unread),
     )
     return TableRun(
         info,
         steps,
         ranks=ranks,
-        events=[_placed(event, attempts) for reading in readings for event in reading.events],
+        events=sorted(
+            [
+                *placed_events,
+                *(_placed(event, attempts) for reading in readings for event in reading.events),
+            ],
+            key=_moment,
+        ),
         rollouts=[rollout for reading in readings for rollout in reading.rollouts],
         problems=[problem for reading in readings for problem in reading.problems],
     )
 
 
+def _moment(event: Event) -> tuple[int, float]:
+    return event.attempt, float("inf") if event.step is None else event.step
+
+
 def _part(reading: Reading) -> _Part:
-    return _Part(reading.rows.steps(), reading.rows.columns(), reading.rank)
+    rows = reading.rows
+    return _Part(rows.steps(), rows.columns(), reading.rank, reading.told, reading.launches)
 
 
 def _first(values: Iterable[str | None]) -> str | None:
@@ -81,7 +97,7 @@ def _first(values: Iterable[str | None]) -> str | None:
 
 
 def _unmapped(keys: Iterable[str], aliases: naming.Aliases) -> tuple[str, ...]:
-    unknown = {key for key in keys if key not in COUNTERS and aliases.canonical(key) is None}
+    unknown = {key for key in keys if not is_counter(key) and aliases.canonical(key) is None}
     return tuple(sorted(unknown))
 
 
@@ -107,17 +123,22 @@ def _blank(size: int) -> tuple[FloatArray, BoolArray]:
 
 
 def _steps_frame(
-    parts: Sequence[_Part], aliases: naming.Aliases, notes: list[str]
+    parts: Sequence[_Part], aliases: naming.Aliases, notes: list[str], placed_events: list[Event]
 ) -> tuple[Frame, bool]:
     if not parts:
         return empty_frame(), False
     step, columns = _stacked(parts)
     step, counted_on = continued(step, columns)
     notes += [_COUNTED_ON] if counted_on else []
-    attempt, mixed = attempts_of(step, columns)
+    begins = [sum(len(part.step) for part in parts[:place]) for place in range(len(parts))]
+    launches = [at + row for at, part in zip(begins, parts, strict=True) for row in part.launches]
+    attempt, mixed = attempts_of(step, columns, launches)
+    for at, part in zip(begins, parts, strict=True):
+        own = slice(at, at + len(part.step))
+        placed_events += placed(part.told, step[own], attempt[own])
     step, attempt, columns = merged(step, attempt, columns)
     notes += _restored(columns, aliases)
-    return frame_of(step, _canonical(columns, aliases), attempt=attempt), mixed
+    return frame_of(step, _canonical(step, columns, aliases), attempt=attempt), mixed
 
 
 def _of_first_rank(parts: Sequence[_Part], notes: list[str]) -> list[_Part]:
@@ -128,22 +149,28 @@ def _of_first_rank(parts: Sequence[_Part], notes: list[str]) -> list[_Part]:
     first = min(ranks)
     notes.append(f"metrics of the run: those of rank {first}")
     own = [part for part in parts if part.rank == first]
-    return [replace(part, rank=None, columns=_copied(part.columns)) for part in own]
+    return [replace(part, rank=None, told=(), columns=_copied(part.columns)) for part in own]
 
 
 def _copied(columns: Columns) -> Columns:
     return {key: (values.copy(), valid.copy()) for key, (values, valid) in columns.items()}
 
 
-def _ranks_frame(parts: Sequence[_Part], aliases: naming.Aliases) -> Frame:
+def _ranks_frame(
+    parts: Sequence[_Part], aliases: naming.Aliases, placed_events: list[Event]
+) -> Frame:
     if not parts:
         return empty_frame()
     parts = sorted(parts, key=lambda part: part.rank or 0)
     step, columns = _stacked(parts)
     sizes = [len(part.step) for part in parts]
     rank = np.repeat([part.rank or 0 for part in parts], sizes).astype(np.int64)
-    attempt = np.concatenate([_launches(list(own)) for _, own in groupby(parts, _rank)])
-    return frame_of(step, _canonical(columns, aliases), rank=rank, attempt=attempt)
+    launched = [_launches(list(own)) for _, own in groupby(parts, _rank)]
+    attempt = np.concatenate(launched)
+    for part, at in zip(parts, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True):
+        events = placed(part.told, part.step, attempt[at : at + len(part.step)])
+        placed_events += [replace(event, rank=event.rank or part.rank or 0) for event in events]
+    return frame_of(step, _canonical(step, columns, aliases), rank=rank, attempt=attempt)
 
 
 def _rank(part: _Part) -> int | None:
@@ -152,7 +179,9 @@ def _rank(part: _Part) -> int | None:
 
 def _launches(parts: Sequence[_Part]) -> IntArray:
     """The attempt of each row of one rank, over all of its logs."""
-    return attempts_of(*_stacked(parts))[0]
+    begins = [sum(len(part.step) for part in parts[:place]) for place in range(len(parts))]
+    launches = [at + row for at, part in zip(begins, parts, strict=True) for row in part.launches]
+    return attempts_of(*_stacked(parts), launches)[0]
 
 
 def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:
@@ -174,9 +203,14 @@ def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:
     return notes
 
 
-def _canonical(columns: Columns, aliases: naming.Aliases) -> Columns:
-    """Under canonical names, without the steps."""
-    return aliases.apply({key: column for key, column in columns.items() if key not in STEP_KEYS})
+def _canonical(step: IntArray, columns: Columns, aliases: naming.Aliases) -> Columns:
+    """Under canonical names, without the keys that say the step once more."""
+    repeated = {
+        key
+        for key, (values, valid) in columns.items()
+        if is_counter(key) and bool((values[valid] == step[valid]).all())
+    }
+    return aliases.apply({key: column for key, column in columns.items() if key not in repeated})
 
 
 def _placed(event: Event, attempts: Sequence[Attempt]) -> Event:

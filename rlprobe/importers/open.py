@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +14,8 @@ from rlprobe.importers import compression
 from rlprobe.importers.assemble import assemble
 from rlprobe.importers.formats import formats
 from rlprobe.importers.importer import CutDocumentError, Importer, Reading
+from rlprobe.importers.refusal import refused
+from rlprobe.importers.renumbering import numbered_by
 from rlprobe.importers.source import STDIN, Source
 from rlprobe.store import layout
 from rlprobe.store.run import Run
@@ -22,20 +25,29 @@ from rlprobe.values import Problem
 if TYPE_CHECKING:
     from rlprobe.importers.gathering import Gathering
 
+_NUMBERED = re.compile(r"(.+)#([1-9]\d{0,5})")  # `file.ipynb#2`: the second training in it
 
-def open_runs(path: str | Path) -> list[Run]:
+
+def open_runs(path: str | Path, step_key: str | None = None) -> list[Run]:
     """Every run at a path; `-` is the standard input.
 
+    Args:
+        path: a recording, a directory, or a log of any known format.
+        step_key: the counter that rows of logs are to be numbered by; None: the best one there is.
+
     Raises:
-        InputError: nothing is there, or it cannot be read.
-        UnknownFormatError: no known format; the message names those that are.
+        InputError: nothing is there, it cannot be read, or has no such counter.
+        UnknownFormatError: no known format; the message quotes what was seen, and names the format
+            that it is nearest to.
     """
     place = Path(path)
     if place == STDIN:
-        return _open_file(place)
+        return _open_file(place, step_key)
     try:
         mode = place.stat().st_mode
     except OSError as error:
+        if numbered := _NUMBERED.fullmatch(str(path)):
+            return [_training(Path(numbered[1]), int(numbered[2]), step_key)]
         why = (
             "no such file or directory" if isinstance(error, FileNotFoundError) else error.strerror
         )
@@ -43,17 +55,29 @@ def open_runs(path: str | Path) -> list[Run]:
     except ValueError as error:
         raise InputError(f"Couldn't find '{path}': {error}") from error
     if stat.S_ISDIR(mode):
-        return _open_directory(place)
+        return _open_directory(place, step_key)
     if not stat.S_ISREG(mode):
         raise InputError(
             f"Couldn't read '{path}': not a regular file",
             hint="Pipe it in, and give `-` as the path.",
         )
-    return _open_file(place)
+    return _open_file(place, step_key)
 
 
-def _open_file(path: Path) -> list[Run]:
-    source = Source(path)
+def _training(path: Path, number: int, step_key: str | None) -> Run:
+    """One of several trainings in a file, by its number."""
+    runs = open_runs(path, step_key)
+    of_number = [run for run in runs if run.info.id.endswith(f"#{number}")]
+    if len(of_number) != 1:
+        raise InputError(
+            f"Couldn't find training {number} of '{path}'",
+            hint=f"`rlprobe scan {path}` says what it holds.",
+        )
+    return of_number[0]
+
+
+def _open_file(path: Path, step_key: str | None) -> list[Run]:
+    source = Source(path, step_key)
     try:
         if compression.is_archive(source.head):
             return _open_archive(source)
@@ -69,7 +93,7 @@ def _open_archive(source: Source) -> list[Run]:
 
     with unpacked(source) as content:
         try:
-            runs = _open_directory(content.folder)
+            runs = _open_directory(content.folder, source.step_key)
         except InputError as error:
             hint = content.shown(error.hint)
             raise type(error)(content.shown(str(error)), hint=hint) from error
@@ -81,15 +105,14 @@ def _runs(
 ) -> list[Run]:
     """One run for each name of a run that the readings have."""
     names = dict.fromkeys(reading.run for reading in readings)
-    return [
-        assemble(
-            path,
-            importer.name,
-            [reading for reading in readings if reading.run == name],
-            name or run_id,
-        )
-        for name in names
-    ]
+    runs: list[Run] = []
+    for name in names:
+        numbered = name.startswith("#")  # the trainings of one file
+        own = f"{run_id or path.name}{name}" if numbered else name or run_id
+        place = Path(f"{path}{name}") if numbered else path
+        of_name = [reading for reading in readings if reading.run == name]
+        runs.append(assemble(place, importer.name, of_name, own))
+    return runs
 
 
 def _read(source: Source) -> tuple[Importer, list[Reading]]:
@@ -114,19 +137,13 @@ def _read(source: Source) -> tuple[Importer, list[Reading]]:
             continue
         if failed is not None and source.suffix == ".json":
             readings[0].problems = [Problem(str(source.path), str(failed)), *readings[0].problems]
+        if source.step_key is not None:
+            numbered_by(readings, source.step_key, source.path)
         return importer, readings
-    raise failed or _unknown(source.path)
+    raise refused(source, failed)
 
 
-def _unknown(path: Path) -> UnknownFormatError:
-    known = "; ".join(importer.description for importer in formats())
-    return UnknownFormatError(
-        f"Couldn't read '{path}': no known log format, and no metrics in its text",
-        hint=f"Known: a recording; {known}.",
-    )
-
-
-def _open_directory(directory: Path) -> list[Run]:
+def _open_directory(directory: Path, step_key: str | None) -> list[Run]:
     from rlprobe.store.recording import Recording
 
     recordings: list[Run] = [Recording(child) for child in layout.recordings_in(directory)]
@@ -134,7 +151,7 @@ def _open_directory(directory: Path) -> list[Run]:
         return recordings
     from rlprobe.importers.gathering import Gathering
 
-    gathering = Gathering(directory, _read)
+    gathering = Gathering(directory, _read, step_key)
     if gathering.runs:
         return _with_account(_gathered(gathering), gathering)
     try:

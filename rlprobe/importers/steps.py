@@ -2,15 +2,108 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rlprobe import schema
+from rlprobe.errors import InputError
 from rlprobe.importers.numbers import number
 
 STEP_KEYS = schema.step_keys().keys
 # Keys that count something, but measure nothing: two rows that share only these share no metric.
 COUNTERS = schema.step_keys().counters
+
+_MOST_NAMED = 12
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_OTHER = re.compile(r"[^0-9a-z]+")
+
+
+def best_step_key(keys: Iterable[str], wanted: str | None = None) -> str | None:
+    """The key that counts the steps of the optimizer best; None if no key counts steps.
+
+    Case, spaces and punctuation make no difference: `global iter` comes before `inner iter`,
+    `counters/updates` before `counters/examples`, `training_iteration` before `timesteps_total`.
+
+    Args:
+        keys: names of one row or table.
+        wanted: the one that the user asked for; None comes back if there is none of that name.
+    """
+    names = list(keys)
+    if wanted is not None:
+        plain = _normal(wanted)
+        alike = [name for name in names if _normal(name) == plain]
+        below = [name for name in names if _normal(name.rpartition("/")[2]) == plain]
+        return next(iter([wanted] if wanted in names else [*alike, *below]), None)
+    return next(iter(ranked(names)), None)
+
+
+def ranked(keys: Iterable[str]) -> list[str]:
+    """The keys among these that count steps, the best one first."""
+    known = [(rank, name) for name in keys if (rank := _rank(name)) is not None]
+    return [name for _, name in sorted(known, key=lambda item: item[0])]
+
+
+def is_step(key: str) -> bool:
+    """Whether a name counts updates or rounds of training, and not what these are made of."""
+    rank = _rank(key)
+    return rank is not None and rank[0] <= schema.step_keys().ranking["_step"]
+
+
+class NoSuchCounterError(InputError):
+    """Rows have no counter of the name that the user asked for."""
+
+    def __init__(self, path: object, wanted: str, keys: Iterable[str]) -> None:
+        counters = sorted({key for key in keys if _counts(key)})
+        known = ", ".join(f"'{name}'" for name in counters[:_MOST_NAMED])
+        super().__init__(
+            f"Couldn't number the rows of '{path}' by '{wanted}': there is no such counter",
+            hint=f"Counters there: {known}." if known else "No counter was found there.",
+        )
+
+
+@functools.lru_cache(maxsize=4096)
+def is_counter(key: str) -> bool:
+    """Whether a name counts steps, samples, tokens, epochs, time …, and measures nothing."""
+    return key in COUNTERS or _counts(key)
+
+
+def _counts(key: str) -> bool:
+    if _rank(key) is not None:
+        return True
+    known = schema.step_keys()
+    folder, _, last = key.rpartition("/")
+    words = _normal(last).split("_")
+    if not known.counted.intersection(words):
+        return False
+    if _normal(folder) in known.other_folders and len(words) == 1 and not last.endswith("s"):
+        return False  # `time/step` is how long one takes; `time/episodes` is how many there were
+    return all(word in known.counted or word in known.counted_how for word in words)
+
+
+@functools.lru_cache(maxsize=4096)
+def _rank(name: str) -> tuple[int, int] | None:
+    """How well a name counts steps, the lower the better; None if it is no counter that is known.
+
+    A counter below a folder comes after the plain one.
+    """
+    known = schema.step_keys()
+    plain = _normal(name)
+    if name.startswith("_") and f"_{plain}" in known.ranking:
+        return known.ranking[f"_{plain}"], 0
+    if plain in known.ranking:
+        return known.ranking[plain], 0
+    folder, _, last = name.rpartition("/")
+    if not folder or "/" in folder or _normal(folder) in known.other_folders:
+        return None
+    below = known.ranking.get(_normal(last))
+    return None if below is None else (below, 1)
+
+
+def _normal(name: str) -> str:
+    """In lower case, with `_` for what is neither letter nor digit and between humps."""
+    return _OTHER.sub("_", _HUMP.sub("_", name).lower()).strip("_")
 
 
 def step_number(value: object) -> int | None:
@@ -31,20 +124,49 @@ def step_of(row: Mapping[str, Any], keys: Iterable[str] = STEP_KEYS) -> int | No
     return None
 
 
-def choose(rows: Sequence[Mapping[str, Any]], keys: Iterable[str] = STEP_KEYS) -> str | None:
-    """The key that tells the step of most of these rows; None if they have none."""
+def choose(
+    rows: Sequence[Mapping[str, Any]], keys: Iterable[str] | None = None, *, table: bool = False
+) -> str | None:
+    """The key that tells the step of most of these rows; None if they have none.
+
+    A counter that stands still while another one counts is no step.
+
+    Args:
+        rows: some rows of a file.
+        keys: where to look, the better first; those that rows have, if not given.
+        table: whether rows are those of a table: one without a step is a bad row.
+    """
+    if keys is None:
+        keys = ranked(dict.fromkeys(key for row in rows for key in row))
+    still: str | None = None
     for key in keys:
-        stepped = [row for row in rows if step_number(row.get(key)) is not None]
-        if stepped and len(stepped) * 2 >= len(rows):
-            return None if _others_are_alike(rows, key, stepped[0]) else key
-    return None
+        numbers = [(row, step) for row in rows if (step := step_number(row.get(key))) is not None]
+        if not numbers or len(numbers) * 2 < len(rows):
+            continue
+        if not table and _others_are_alike(rows, key, numbers[0][0]):
+            return still
+        if len(numbers) == 1 or any(step != numbers[0][1] for _, step in numbers):
+            return key
+        still = still or key
+    return still
+
+
+def asked_or_best(
+    rows: Sequence[Mapping[str, Any]], wanted: str | None, *, table: bool = False
+) -> str | None:
+    """The counter that the user asked for, if it tells the step of most rows, else the best one."""
+    if wanted is not None:
+        key = best_step_key(dict.fromkeys(key for row in rows for key in row), wanted)
+        if key is not None and choose(rows, [key], table=True):
+            return key
+    return choose(rows, table=table)
 
 
 def _others_are_alike(
     rows: Sequence[Mapping[str, Any]], key: str, example: Mapping[str, Any]
 ) -> bool:
     """Whether many rows without the step measure what those with it do: then it tells little."""
-    measured = set(example) - COUNTERS
+    measured = {name for name in example if not is_counter(name)}
     others = [row for row in rows if step_number(row.get(key)) is None]
     alike = sum(len(measured & set(row)) * 2 > len(measured) for row in others)
     return alike * 5 > len(rows)

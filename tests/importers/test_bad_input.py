@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlprobe.errors import InputError, RlprobeError, UnknownFormatError
+from rlprobe.errors import InputError, RlprobeError
 from rlprobe.importers import compression, open_runs, rows, source
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.steps import SettledSteps
@@ -107,13 +107,6 @@ def test_countless_keys_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     run = read(tmp_path, "a.jsonl", text)
     assert len(points(run, "loss")) == 3000
     assert any("keys left out" in note for note in run.info.notes)
-
-
-def test_the_message_names_what_is_known(tmp_path: Path) -> None:
-    with pytest.raises(UnknownFormatError) as caught:
-        open_runs(log(tmp_path, "a.txt", "hello"))
-    for word in ("JSON Lines", "CSV", "trainer_state", "console"):
-        assert word in caught.value.hint
 
 
 SEEDS = {

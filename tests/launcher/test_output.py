@@ -158,6 +158,7 @@ def test_the_framework_is_told_by_all_rows_so_far() -> None:
     output.see("step 1 | loss 0.5")
     assert output.framework == "generic"
     output.see(NANOCHAT.format(2))
+    output.finish()
     assert output.framework == "nanochat"
 
 
@@ -197,9 +198,11 @@ def test_hostile_output_costs_little_time_and_memory(line: bytes) -> None:
         lines.feed(1, line[start : start + 65_536])
     lines.finish()
     assert time.perf_counter() - started < 10
-    blocks = output._reader.blocks
-    held = [len(output._reader.overflows), len(blocks._lists), len(blocks._backs)]
-    held += [len(blocks._coarse), *map(len, blocks._block.values())]
+    reader = output._reader
+    held = [len(reader.asides.alone), len(reader.held.lists._lists)]
+    held += [len(reader.held.lists._backs), *map(len, reader.held._groups.values())]
+    held += [*map(len, reader.blocks._under.values())]
+    held += [sum(map(len, reader.held.regular._values.values()))]
     assert max(held) <= 10_001
     output.finish()
 

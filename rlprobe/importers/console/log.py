@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-import numpy as np
-
+from rlprobe import schema
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers.console.ending import LastWords
-from rlprobe.importers.console.line import STEP_KEYS
 from rlprobe.importers.console.rows import Reader
-from rlprobe.importers.console.steps import SettledSteps
+from rlprobe.importers.console.steps import ConsoleRow
+from rlprobe.importers.console.trainings import Mark, Trainings
 from rlprobe.importers.importer import Importer, Reading
-from rlprobe.importers.rows import RowTable
 from rlprobe.importers.source import Source
 
 _LONGEST_SEGMENT = 256 * 1024
@@ -51,7 +48,7 @@ class Console(Importer):
     name = "console"
     description = "console output of a training run"
     priority = 90
-    step_keys = STEP_KEYS
+    step_keys = schema.step_keys().formats["console"]
     fallback = True
 
     def recognises(self, source: Source) -> bool:
@@ -60,25 +57,44 @@ class Console(Importer):
 
     def read(self, source: Source) -> list[Reading]:
         """The run in the output."""
-        reader, table, steps, last_words = Reader(), RowTable(), SettledSteps(), LastWords()
-        for segment in segments(source):
-            before = reader.progress
-            for row in reader.feed(segment):
-                table.add(0, row.metrics)
-                steps.add(row)
-            if reader.progress != before:
-                last_words.clear()
-            last_words.add(segment)
-        for row in reader.finish():
-            table.add(0, row.metrics)
-            steps.add(row)
-        if not len(table):
-            raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
-        numbers, notes = steps.settled()
-        table.set_steps(np.array(numbers, dtype=np.int64))
-        notes += [reader.note] if reader.note else []
-        ending = last_words.event(numbers[-1])
-        return [Reading(table, notes=notes, events=() if ending is None else (ending,))]
+        return readings_of(source, segments(source))
+
+
+def readings_of(source: Source, lines: Iterable[str | Mark]) -> list[Reading]:
+    """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
+    reader, trainings = Reader(step_key=source.step_key), Trainings()
+    for line in lines:
+        if isinstance(line, Mark):
+            _give(reader, trainings, reader.pause())
+            trainings.mark(line)
+            continue
+        if trainings.tells(line):
+            _give(reader, trainings, reader.pause())
+            trainings.hear(line)
+        before = reader.progress
+        rows = reader.feed(line)
+        if reader.progress != before:
+            trainings.move()
+        if rows or reader.said:
+            _give(reader, trainings, rows)
+        trainings.say(line)
+    _give(reader, trainings, reader.pause())
+    trainings.add_late(reader.finish())
+    readings = trainings.readings([note for note in (reader.note, *reader.account.notes()) if note])
+    if not readings:
+        raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
+    readings[0].unread = [*reader.account.unread(), *readings[0].unread]
+    return readings
+
+
+def _give(reader: Reader, trainings: Trainings, rows: list[ConsoleRow]) -> None:
+    """Hand over rows, and messages behind the rows that were printed before them."""
+    given = reader.count - len(rows)
+    for behind, message in reader.said:
+        trainings.add(rows[: behind - given])
+        trainings.tell(message)
+        rows, given = rows[behind - given :], behind
+    trainings.add(rows)
 
 
 def segments(source: Source) -> Iterator[str]:

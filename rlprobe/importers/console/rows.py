@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 
 from rlprobe.importers.console import line as console_line
-from rlprobe.importers.console.blocks import Blocks
-from rlprobe.importers.console.pairs import ANSI, RANK, RAY, plain_pairs
-from rlprobe.importers.console.steps import BAR, Bar, ConsoleRow, Row, bar_of
+from rlprobe.importers.console.account import Account, looks_like_metrics
+from rlprobe.importers.console.alike import repeats, says_more
+from rlprobe.importers.console.asides import Asides
+from rlprobe.importers.console.bars import without_bars
+from rlprobe.importers.console.blocks import Blocks, Group
+from rlprobe.importers.console.held import Held, beside
+from rlprobe.importers.console.messages import Message, messages
+from rlprobe.importers.console.pairs import plain_pairs
+from rlprobe.importers.console.prefixes import Line, bare
+from rlprobe.importers.console.steps import Bar, ConsoleRow, Row
 from rlprobe.importers.console.table import Tables
-from rlprobe.importers.numbers import spelled
+from rlprobe.importers.console.wrapped import Wrapped
 
 _LONGEST_DICT = 65_536
 _MOST_STEPS = 10_000  # of which it is remembered which rank printed them
 _MOST_HELD = 200_000
 _OPENS = re.compile(r"\{\s*(?:['\"]|$)")
-_OVERFLOW = re.compile(
-    r"OVERFLOW!.*?Skipping step.*?[Rr]educing to ([\d.e+]+)"
-    r"|Overflow detected\. Skipping step.*?reducing to ([\d.e+]+)"
-)
-_NOT_FINITE = re.compile(
-    r"grad_norm is not finite: ([-+]?\w+)|Bad grad_norm detected \(grad_norm=([-+]?\w+)\)"
-)
 _DEEPSPEED = re.compile(r"\bstep=(\d+), skipped=(\d+), lr=\[([-+.\deE]+)")
 _CONTEXT = re.compile(
     r"(?:^|\W)(?:global[ _])?step:?\s+(\d+)\s*\]?\s*:?\s*$|\[Global Step: (\d+)\]", re.I
 )
 _EVALUATING = re.compile(r"\*{3,} ?Evaluating\b", re.IGNORECASE)
 _BETTER = re.compile(r"\s?\((?:higher|lower) is better\)\s?")
-_PACE = re.compile(r"time|second|/s|tps|flops|mfu|memory|throughput|eta", re.IGNORECASE)
 _EVALUATION = ("eval_", "eval/", "test_", "val/", "validation/")
 
 
@@ -42,16 +39,24 @@ class Reader:
 
     Args:
         most: rows that are held back at most, for the case that there are no better ones.
+        step_key: the counter to take for the step, where there are several.
 
     Attributes:
         note: what was assumed of the rows that `finish` gave, in words.
+        account: which lines of metrics were understood.
     """
 
-    def __init__(self, most: int = _MOST_HELD) -> None:
+    def __init__(self, most: int = _MOST_HELD, step_key: str | None = None) -> None:
         self.note = ""
+        self.account = Account()
         self.ready: list[ConsoleRow] = []
         self.count = 0  # rows given so far
+        self.steps = 0  # of these, how many had another step than the one before
         self.latest: int | None = None  # the step of the last one
+        self.lines = 0  # of the log, so far
+        self.number = 0  # of the line that is read
+        self.wrapped = Wrapped()
+        self.step_key = step_key
         self.tables = Tables()
         self.bar: Bar | None = None
         self.bar_here = False  # whether it stands in this line
@@ -62,38 +67,68 @@ class Reader:
         self.context: int | None = None
         self.waiting: ConsoleRow | None = None
         self.last: Row = {}
-        self.warned: Row = {}  # from warnings since the last row
         self.most = most
-        self.overflows: list[Row] = []  # warned of before any row: all there is, perhaps
-        self.overflowed = False
+        self.asides = Asides(most)
+        self.messages = messages()
+        self.said: list[tuple[int, Message]] = []  # in what was fed last, each behind how many rows
         self.measured = 0  # rows that are no evaluation
+        self.unstepped = False  # whether some row told no step
+        self.names: set[str] = set()  # of the rows that told their step
+        self.points = False  # whether scalars are printed one by one
         self.evaluating = 0  # lines in which an evaluation may still follow
-        self.blocks = Blocks(most)
+        self.blocks = Blocks(step_key)
+        self.held = Held(most, self.account)
 
     def feed(self, segment: str) -> list[ConsoleRow]:
         """The rows that are whole with one more line, or what stands between carriage returns."""
-        text = ANSI.sub("", segment) if "\x1b" in segment else segment
-        if text.lstrip().startswith(("(", "[")):
-            text = self._rank(RAY.sub("", text))
-        if text.startswith('{"log":'):
-            text = _output_in(text)
-        if not (self.open and self._continue(text)):
-            self._line(text)
+        self.lines += 1
+        self.said = []
+        for line in self.wrapped.feed(bare(segment, self.lines), len(segment)):
+            self._take(line)
         return self._given()
+
+    def _take(self, line: Line) -> None:
+        self.rank, self.number = line.rank, line.number
+        if line.cut:
+            self.account.miss(line.number, line.text)
+        if not (self.open and self._continue(line.text)):
+            self._line(line.text)
 
     @property
     def progress(self) -> tuple[int, int, int]:
         """Changes with every row of metrics and every move of the progress bar."""
         return self.count, id(self.waiting), self.bar.at if self.bar else 0
 
+    def pause(self) -> list[ConsoleRow]:
+        """The rows that are whole because something else begins: another training, a cell."""
+        self.said = []
+        for line in self.wrapped.finish():
+            self._take(line)
+        self._flush()
+        return self._given()
+
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
+        self.said = []
+        for line in self.wrapped.finish():
+            self._take(line)
         self._flush()
+        self.blocks.finish()
+        self._settle()
         if not self.measured:
             self.note = self._fall_back()
-        elif self.warned and self.context is not None:
-            self._give(ConsoleRow(self.context, self.warned))
+        elif self.asides and self.context is not None:
+            self._give(ConsoleRow(self.context, self.asides.rest()))
+        else:
+            self._end_held()
         return self._given()
+
+    def _end_held(self) -> None:
+        """What was held back in case there is nothing better, where there was."""
+        self.held.give_up("nowhere", *(("heading", "coarse") if self.unstepped else ("coarse",)))
+        if not self.unstepped:
+            for step, row in [*self.held.late(self.names), *self.held.regular.rows(self.steps)]:
+                self._give(ConsoleRow(step, row))
 
     def _given(self) -> list[ConsoleRow]:
         if not self.ready:
@@ -104,28 +139,39 @@ class Reader:
     def _give(self, row: ConsoleRow) -> None:
         self.ready.append(row)
         self.count += 1
-        self.latest = row.step
-
-    def _rank(self, text: str) -> str:
-        match = RANK.match(text)
-        self.rank = int(match[1]) if match else None
-        return text[match.end() :] if match else text
+        self.account.read += 1
+        if not row.beside:
+            self.steps += row.step != self.latest
+            self.latest = row.step
 
     def _line(self, text: str) -> None:
         self.bar_here = False
+        whole = text
         if "%|" in text:
             text = self._bars(text)
-        if self._warning(text):
+        message = self.messages.see(whole, self.rank)
+        if message is not None:
+            self._tell(message)
+            return
+        if not text.strip():
             return
         if "{" in text:
             self._dicts(text)
             return
         if self._deepspeed(text):
             return
-        row = console_line.parse(text)
-        if row is not None:
+        row = console_line.row_in(text, self.step_key)
+        if row and console_line.measures(row):
             self._row(row)
             return
+        if self._point(text):
+            return
+        if row and "step" in row:
+            step = console_line.step_of(row)
+            row = {key: value for key, value in row.items() if key != "step"}
+            signs = sum(map(text.count, ":=|"))
+            if signs >= len(row) and not all(map(console_line.counts, row)):
+                self.held.regular.add(step, row, ())
         for table_row in self.tables.feed(text):
             if console_line.measures(table_row):
                 self._row(table_row)
@@ -133,43 +179,30 @@ class Reader:
             self._evaluation(text)
             self._other(text)
 
+    def _point(self, text: str) -> bool:
+        """A scalar with its step; of an unknown name only beside others that are known."""
+        row = console_line.point(text)
+        self.points |= row is not None and console_line.measures(row)
+        if row is not None and self.points:
+            self._row(row)
+        return row is not None and self.points
+
     def _bars(self, text: str) -> str:
         """Take note of progress bars, and take them out of the text."""
-        parts: list[str] = []
-        position = 0
-        for match in BAR.finditer(text):
-            bar = bar_of(match)
-            desc, tail = match["desc"], match["unit"].partition(",")[2]
-            start = match.start()
-            if "]" in desc or "]:" in text[max(0, start - 3) : start]:
-                desc = ""
-            parts.append(text[position:start])
-            position = match.end()
-            before = text[max(0, start - 2000) : match.start() + len(match["desc"])]
-            if bar is None and ("/s" not in match["unit"] and "s/" not in match["unit"]):
-                continue
-            self._drawn(bar)
-            self._in_bar(Bar(int(match["at"]), int(match["of"])), before, tail, bar)
-            self.bar = bar or self.bar
-            self.bar_here |= bar is not None
-        parts.append(text[position:])
-        return " ".join(part for part in parts if part.strip())
+        rest, drawn = without_bars(text)
+        for item in drawn:
+            self._drawn(item.bar)
+            if item.metrics:
+                self._explicit(item.step, item.metrics)
+            self.bar = item.bar or self.bar
+            self.bar_here |= item.bar is not None
+        return rest
 
     def _drawn(self, bar: Bar | None) -> None:
         """A bar that is drawn again after a row tells where the row was printed."""
         row = self.waiting
         if bar is not None and row is not None and row.bar_at is None:
             row.bar_at = bar if row.bar is None or row.bar.of == bar.of else None
-
-    def _in_bar(self, at: Bar, before: str, tail: str, bar: Bar | None) -> None:
-        """Metrics that a progress bar carries: before it, or behind its speed."""
-        inside = before.rpartition("[")[2] if "|" in before else ""
-        for text in (tail, inside.partition("]")[0].rstrip(": ")):
-            if "=" not in text and ":" not in text:
-                continue
-            row = dict(plain_pairs(text)[0])
-            if row and console_line.measures(row):
-                self._explicit(at.at, row)
 
     def _continue(self, text: str) -> bool:
         """Add to a dict that an earlier line opened; False once it turns out to be none."""
@@ -196,39 +229,24 @@ class Reader:
             step = console_line.step_in(text[:start])
             self.context = int(step[0]) if step else self.context
             text = text[:start]
-        single = console_line.parse(text)
+        single = console_line.parse(text, self.step_key)
         if single is not None:
             self._row(single)
             return
         for part in console_line.dicts_in(text):
-            row = console_line.dictionary(part)
+            row = console_line.dictionary(part, self.step_key)
             if row and console_line.measures(row):
                 self._row(row)
 
-    def _warning(self, text: str) -> bool:
-        """What a framework says about a step that it skipped."""
-        if "verflow" in text or "OVERFLOW" in text:
-            match = _OVERFLOW.search(text)
-            if match:
-                self._warn({"loss_scale": float(match[1] or match[2]), "update_skipped": 1.0})
-                return True
-        if "grad_norm" in text:
-            match = _NOT_FINITE.search(text)
-            value = spelled(match[1] or match[2]) if match else None
-            if value is not None:
-                self.warned["grad_norm"] = value
-                return True
-        return False
-
-    def _warn(self, warning: Row) -> None:
+    def _tell(self, message: Message) -> None:
+        """What a framework says beside its rows: its numbers are of the next row, or one alone."""
         self._flush()
-        self.overflowed = True
-        if self.bar is not None:
-            self._explicit(self.bar.at, warning)
+        if message.known.rows == "bar" and self.bar is not None:
+            self.asides.overflowed |= "update_skipped" in message.metrics
+            self._explicit(self.bar.at, dict(message.metrics))
         else:
-            self.warned |= warning
-            if not self.measured and len(self.overflows) < self.most:
-                self.overflows.append(warning)
+            self.asides.add(message, rows=bool(self.measured))
+        self.said.append((self.count, message))
 
     def _deepspeed(self, text: str) -> bool:
         match = _DEEPSPEED.search(text) if "skipped=" in text else None
@@ -248,22 +266,26 @@ class Reader:
 
     def _explicit(self, step: int, row: Row) -> None:
         self._flush()
-        if self.latest == step and _repeats(self.last, row):
+        if self.latest == step and repeats(self.last, row):
             return
         if self.rank is not None and self.rank != self.rank_of.setdefault(step, self.rank):
             return  # another rank has printed this step
         if len(self.rank_of) > _MOST_STEPS:
             self.rank_of.clear()
         self.last = row
+        self.names.update(row)
+        self._before_row(step)
         self._give(ConsoleRow(step, {**self._warned(row), **row}))
         self.context = None
 
+    def _before_row(self, step: int | None) -> None:
+        """What waits for a row to end the block before it is whole."""
+        self.blocks.row_given(step)
+        self._settle()
+
     def _warned(self, row: Row) -> Row:
-        warned = {key: value for key, value in self.warned.items() if key not in row}
-        self.warned = {}
         self.measured += 1
-        # Where overflows are printed, a row without one had none.
-        return {"update_skipped": 0.0, **warned} if self.overflowed else warned
+        return self.asides.take(row)
 
     def _implicit(self, row: Row) -> None:
         if self.context is not None:
@@ -275,8 +297,9 @@ class Reader:
             return
         at = self.bar if self.bar_here else None
         if self.waiting is not None:
-            if _is_shorter(self.waiting.metrics, row):
+            if says_more(self.waiting.metrics, row):
                 at = at or self.waiting.bar_at
+                row = {**self.waiting.metrics, **row}
             else:
                 self._flush()
         self.waiting = ConsoleRow(None, row, bar=self.bar, bar_at=at)
@@ -288,19 +311,58 @@ class Reader:
         if row.metrics == self.last and len(row.metrics) > 3:
             return
         self.last = row.metrics
+        self.unstepped = True
+        self._before_row(None)
         row.metrics = {**self._warned(row.metrics), **row.metrics}
         self._give(row)
 
     def _other(self, text: str) -> None:
         """A line that is no row: a heading, a label under one, a step for the next dict."""
+        self.held.lists.feed(text)
         match = _CONTEXT.search(text) if "tep" in text else None
         if match:
             self.context = int(match[1] or match[2])
-        if not self.measured:
-            coarse = console_line.parse_coarse(text)
-            if coarse is not None:
-                self.blocks.coarse(int(coarse.pop("step")), coarse)
-            self.blocks.feed(text)
+        coarse = console_line.parse_coarse(text)
+        if coarse is not None:
+            step = int(coarse.pop("step"))
+            self.blocks.ready.append(Group(coarse, step, "coarse"))
+        elif not self.blocks.feed(text, self.number) and (
+            self.tables.misfit or looks_like_metrics(text)
+        ):
+            self.account.miss(self.number, text)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Give the blocks that are whole a step, or keep them in case there is nothing better."""
+        if not self.blocks.ready:
+            return
+        ready, self.blocks.ready = self.blocks.ready, []
+        for group in ready:
+            if group.where == "own" and group.step is not None:
+                self.waiting, waiting = None, self.waiting
+                self._block_row(group.step, group.metrics)
+                self.waiting = waiting
+            else:
+                self._without_own_step(group)
+
+    def _without_own_step(self, group: Group) -> None:
+        at = self.latest if group.where == "after" else group.step
+        self.held.regular.add(at, group.others, group.repeated)
+        if not console_line.measures(group.metrics):
+            self.held.regular.add(at, group.metrics, group.repeated)
+        elif group.where == "after" or (group.where == "coarse" and self.measured):
+            row = beside(group, self.last, self.account)
+            if row and (self.count or self.waiting):
+                self._give(ConsoleRow(None, row, beside=True))
+        else:
+            self.held.keep(group)
+
+    def _block_row(self, step: int, row: Row) -> None:
+        if self.latest == step and repeats(self.last, row):
+            return
+        self.last = row
+        self.names.update(row)
+        self._give(ConsoleRow(step, {**self._warned(row), **row}))
 
     def _evaluation(self, text: str) -> None:
         """The line under `***** Evaluating …`: numbers of held-out data."""
@@ -316,47 +378,16 @@ class Reader:
 
     def _fall_back(self) -> str:
         """No row of metrics at all: blocks under headings, or the warnings alone."""
-        warned, self.warned = self.warned, {}
+        warned, alone = self.asides.rest(), self.asides.alone
         if warned and self.context is not None:
             self._explicit(self.context, warned)
             return ""
-        for row in self.overflows:
-            self._implicit(row)
-            self._flush()
-        if self.overflows:
-            return ""
-        rows, note = self.blocks.rows()
+        if alone and not (self.held.of("heading") or self.held.of("coarse")):
+            for row in alone:
+                self._implicit(row)
+                self._flush()
+            return "no rows of metrics: only numbers in messages of the framework"
+        rows, note = self.held.rows()
         for step, row in rows:
-            self._explicit(step, row)
+            self._block_row(step, row)
         return note if rows else ""
-
-
-def _output_in(text: str) -> str:
-    """The line of output inside a line of a container's log (Docker's JSON files)."""
-    try:
-        line = json.loads(text).get("log")
-    except (ValueError, RecursionError, AttributeError):
-        return text
-    return ANSI.sub("", line).strip() if isinstance(line, str) else text
-
-
-def _repeats(last: Row, row: Row) -> bool:
-    """Whether a row says again what the last one said; ranks differ in nothing but their pace."""
-    if set(last) != set(row):
-        return False
-    return all(_same(last[key], value) for key, value in row.items() if not _PACE.search(key))
-
-
-def _same(a: float, b: float) -> bool:
-    return a == b or (math.isnan(a) and math.isnan(b))
-
-
-def _is_shorter(first: Row, row: Row) -> bool:
-    """Whether the first row is the second with fewer keys and fewer digits (LLaMA-Factory)."""
-    if not set(first) < set(row) or len(first) < 2:
-        return False
-    return all(_close(first[key], row[key]) for key in first)
-
-
-def _close(a: float, b: float) -> bool:
-    return _same(a, b) or abs(a - b) <= 1e-3 * max(abs(a), abs(b)) + 5e-5

@@ -6,12 +6,13 @@ there, or when a key stands twice in an object.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlprobe.importers.long_form import keys_of
 from rlprobe.importers.numbers import number
 from rlprobe.importers.steps import step_number
 from rlprobe.values import BoolArray, FloatArray, IntArray
@@ -34,8 +35,14 @@ class Block:
     has_step: BoolArray | None
 
 
-def read(block: bytes, step_key: str | None) -> Block | None:
-    """The rows of a block of whole lines; None if they have to be read one by one."""
+def read(block: bytes, step_key: str | None, by_row: Collection[str] = ()) -> Block | None:
+    """The rows of a block of whole lines; None if they have to be read one by one.
+
+    Args:
+        block: the lines.
+        step_key: the key of the step, if there is one.
+        by_row: keys that say what kind of row it is: with them rows are read one by one.
+    """
     import pyarrow as pa
     from pyarrow import json as pa_json
 
@@ -43,7 +50,9 @@ def read(block: bytes, step_key: str | None) -> Block | None:
         table = pa_json.read_json(pa.BufferReader(block))
     except (pa.ArrowException, ValueError, OverflowError):
         return None
-    if table.num_columns > _MOST_COLUMNS:
+    if table.num_columns > _MOST_COLUMNS or any(name in by_row for name in table.column_names):
+        return None
+    if keys_of(table.column_names) is not None:
         return None
     columns = dict(_flat(table))
     steps, has_step = None, None
