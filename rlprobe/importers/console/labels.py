@@ -27,7 +27,6 @@ LONGEST = 600
 _RULE = re.compile(r"\s*[-=─━═_*#~+|│┃╭╮╰╯╒╕╞╡╘╛┌┐└┘├┤┬┴┼╪┏┓┗┛┠┨┡┩╇╈\s]{3,}")
 _LINES = re.compile(r"[-=─━═*#]{6,}")
 _INNER = re.compile(r"\s*(?:[├╞┠┡╟]|[│┃|]\s*[─━═-]{3}|[│┃|][│┃|\s]*$)")
-_BARS = re.compile(r"[│┃]")
 _TWO_COLUMNS = re.compile(
     rf"\s*(?P<key>[A-Za-z_][\w./@%()#-]*(?: [\w./@%()-]+){{0,3}})\s{{2,}}(?P<value>{NUMBER})\s*",
     re.IGNORECASE,
@@ -101,21 +100,21 @@ def _barred(text: str) -> Labelled:
     bar = "│" if "│" in text else "┃" if "┃" in text else "|"
     cells = [cell.replace("**", "") for cell in text.strip(bar).split(bar)]
     plain = [cell.strip() for cell in cells]
-    found = Labelled("labels", panel=True)
+    label = Labelled("labels", panel=True)
     if len(plain) == 2 and plain[0].endswith("/") and not plain[1]:
         return Labelled("section", section=plain[0][:-1], indent=_depth(cells[0]), panel=True)
     if len(plain) >= 2 and len(plain) % 2 == 0 and not any(map(_holds_pair, plain[::2])):
         for key, cell in zip(plain[::2], plain[1::2], strict=True):
             value = measured(cell) if key else None
             if value is not None and not key[0].isdigit():
-                _take(found, key, value)
-        found.indent = _depth(cells[0]) if bar == "|" and len(plain) == 2 else -1
-        return found if found.metrics or found.counters else Labelled()
+                _take(label, key, value)
+        label.indent = _depth(cells[0]) if bar == "|" and len(plain) == 2 else -1
+        return label if label.metrics or label.counters else Labelled()
     for cell in cells:
         part = _columns(cell) or _several(cell) or Labelled()
-        found.metrics |= part.metrics
-        found.counters |= part.counters
-    return found if found.metrics or found.counters else Labelled()
+        label.metrics |= part.metrics
+        label.counters |= part.counters
+    return label if label.metrics or label.counters else Labelled()
 
 
 def _depth(cell: str) -> int:
@@ -131,12 +130,12 @@ def _columns(text: str) -> Labelled | None:
     match = _TWO_COLUMNS.fullmatch(text)
     if match is None:
         return None
-    found = Labelled("labels", panel=True)
+    label = Labelled("labels", panel=True)
     value = spelled(match["value"])
     if value is None:
         return None
-    _take(found, match["key"], value)
-    return found
+    _take(label, match["key"], value)
+    return label
 
 
 def _take(into: Labelled, key: str, value: float) -> None:
@@ -158,9 +157,9 @@ def _label(text: str) -> Labelled | None:
     key = console_line.shortened(match["key"].strip())
     if value is None or not key:
         return None
-    found = Labelled("labels", indent=_depth(text))
-    _take(found, key, value)
-    return found
+    label = Labelled("labels", indent=_depth(text))
+    _take(label, key, value)
+    return label
 
 
 def _several(text: str) -> Labelled | None:
@@ -177,15 +176,15 @@ def _several(text: str) -> Labelled | None:
     words = len(_WORD.findall(left_of(inside, pairs)))
     if not pairs or words > (_MOST_WORDS if len(pairs) == 1 else len(pairs) + 1):
         return None
-    found = Labelled("labels", redrawn=redrawn is not None)
+    label = Labelled("labels", redrawn=redrawn is not None)
     for pair in pairs:
         counter = console_line.counter_in(pair)
         if counter:
-            found.counters.setdefault(counter, pair.value)
+            label.counters.setdefault(counter, pair.value)
     measured = [pair for pair in pairs if not console_line.counter_in(pair)]
-    for key, value in metrics_of(measured).items():
-        found.metrics[prefix + console_line.shortened(key)] = value
-    return found
+    for key, value in metrics_of(measured, console_line.name_of).items():
+        label.metrics[prefix + console_line.shortened(key)] = value
+    return label
 
 
 def _is_named(pair: Pair) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rlprobe.importers.numbers import spelled
@@ -40,9 +41,6 @@ _MEASURED = re.compile(
     re.IGNORECASE,
 )
 _SOURCE_FILES = (".py", ".cpp", ".cc", ".cu")  # `train.py:143` is a place
-_SECONDS = frozenset(
-    {"s", "sec", "secs", "second", "seconds", "ms", "us", "µs", "m", "min", "mins", "h", "hours"}
-)
 _SCALE = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "%": 1e-2}
 
 
@@ -97,25 +95,18 @@ def left_of(text: str, pairs: Sequence[Pair]) -> str:
     return " ".join(text[end:start] for end, start in zip(ends, starts, strict=True))
 
 
-def metrics_of(pairs: Sequence[Pair]) -> dict[str, float]:
+def metrics_of(
+    pairs: Sequence[Pair], name_of: Callable[[Pair], str] = operator.attrgetter("key")
+) -> dict[str, float]:
     """Names and numbers, without counters that tell their total; `x ± y` is a mean and a spread."""
     row: dict[str, float] = {}
     for pair in pairs:
         if pair.of is None:
-            name = pair.key if pair.unit.lower() not in _SECONDS else duration(pair.key)
+            name = name_of(pair)
             row[name] = pair.value
             if pair.spread is not None:
                 row[f"{name}_std"] = pair.spread
     return row
-
-
-def duration(key: str) -> str:
-    """The name of what is measured in seconds: `reward=5.9s` is no reward, but how long it took."""
-    from rlprobe import schema
-    from rlprobe.importers.console.line import meanings
-
-    known = [metric for name in meanings([key]) if (metric := schema.metric(name))]
-    return f"time/{key}" if known and all(metric.unit != "s" for metric in known) else key
 
 
 def plain_pairs(text: str) -> tuple[list[tuple[str, float]], str]:

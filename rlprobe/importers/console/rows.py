@@ -72,7 +72,7 @@ class Reader:
         self.most = most
         self.asides = Asides(most)
         self.messages = messages()
-        self.said: list[Message] = []  # in what was fed last
+        self.said: list[tuple[int, Message]] = []  # in what was fed last, each behind how many rows
         self.measured = 0  # rows that are no evaluation
         self.unstepped = False  # whether some row told no step
         self.names: set[str] = set()  # of the rows that told their step
@@ -105,6 +105,7 @@ class Reader:
 
     def pause(self) -> list[ConsoleRow]:
         """The rows that are whole because something else begins: another training, a cell."""
+        self.said = []
         for line in self.wrapped.finish():
             self._take(line)
         self._flush()
@@ -112,6 +113,7 @@ class Reader:
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
+        self.said = []
         for line in self.wrapped.finish():
             self._take(line)
         self._flush()
@@ -241,15 +243,14 @@ class Reader:
                 self._row(row)
 
     def _tell(self, message: Message) -> None:
-        """What a framework says beside its rows."""
-        self.said.append(message)
-        if message.known.rows == "bar":
-            self._flush()
-            if self.bar is not None:
-                self.asides.overflowed |= "update_skipped" in message.metrics
-                self._explicit(self.bar.at, dict(message.metrics))
-                return
-        self.asides.add(message, rows=bool(self.measured))
+        """What a framework says beside its rows: its numbers are of the next row, or one alone."""
+        self._flush()
+        if message.known.rows == "bar" and self.bar is not None:
+            self.asides.overflowed |= "update_skipped" in message.metrics
+            self._explicit(self.bar.at, dict(message.metrics))
+        else:
+            self.asides.add(message, rows=bool(self.measured))
+        self.said.append((self.count, message))
 
     def _deepspeed(self, text: str) -> bool:
         match = _DEEPSPEED.search(text) if "skipped=" in text else None
