@@ -21,6 +21,7 @@ from rlprobe.importers.console.wrapped import Wrapped
 _LONGEST_DICT = 65_536
 _MOST_STEPS = 10_000  # of which it is remembered which rank printed them
 _MOST_HELD = 200_000
+_MOST_EARLY = 200
 _OPENS = re.compile(r"\{\s*(?:['\"]|$)")
 _DEEPSPEED = re.compile(r"\bstep=(\d+), skipped=(\d+), lr=\[([-+.\deE]+)")
 _CONTEXT = re.compile(
@@ -77,6 +78,7 @@ class Reader:
         self.unstepped = False  # whether some row told no step
         self.names: set[str] = set()  # of the rows that told their step
         self.points = False  # whether scalars are printed one by one
+        self.early: list[Row] = []  # scalars of unknown names, until one is known
         self.evaluating = 0  # lines in which an evaluation may still follow
         self.blocks = Blocks(step_key)
         self.held = Held(most, self.account)
@@ -171,11 +173,7 @@ class Reader:
         if self._point(text):
             return
         if row and "step" in row:
-            step = console_line.step_of(row)
-            row = {key: value for key, value in row.items() if key != "step"}
-            signs = sum(map(text.count, ":=|"))
-            if signs >= len(row) and not all(map(console_line.counts, row)):
-                self.held.regular.add(step, row, ())
+            self._unknown(text, row)
         for table_row in self.tables.feed(text):
             if console_line.measures(table_row):
                 self._row(table_row)
@@ -183,13 +181,29 @@ class Reader:
             self._evaluation(text)
             self._other(text)
 
+    def _unknown(self, text: str, row: Row) -> None:
+        """A row that tells its step, all of unknown names."""
+        step = console_line.step_of(row)
+        others = {key: value for key, value in row.items() if key != "step"}
+        signs = sum(map(text.count, ":=|"))
+        if signs >= len(others) and not all(map(console_line.counts, others)):
+            self.held.regular.add(step, others, ())
+            if step is not None and not self.measured:
+                self.blocks.headed(step)
+
     def _point(self, text: str) -> bool:
         """A scalar with its step; of an unknown name only beside others that are known."""
         row = console_line.point(text)
-        self.points |= row is not None and console_line.measures(row)
-        if row is not None and self.points:
-            self._row(row)
-        return row is not None and self.points
+        if row is None:
+            return False
+        if not self.points and not console_line.measures(row):
+            if len(self.early) < _MOST_EARLY:
+                self.early.append(row)
+            return False
+        early, self.early, self.points = self.early, [], True
+        for point in (*early, row):
+            self._row(point)
+        return True
 
     def _bars(self, text: str) -> str:
         """Take note of progress bars, and take them out of the text."""
@@ -230,6 +244,10 @@ class Reader:
         if end < text.rfind("{") and not whole and _OPENS.search(text[text.rfind("{") :]):
             start = text.rfind("{")
             self.open, self.open_size = [text[start:]], len(text) - start
+            before = console_line.step_before(text[: start + 1])
+            if before is not None:
+                start = before
+                self.open = [text[start:]]
             step = console_line.step_in(text[:start])
             self.context = int(step[0]) if step else self.context
             text = text[:start]

@@ -35,6 +35,8 @@ _SEPARATOR = re.compile(r"\s*([-|,;/])\s+(?=[A-Za-z_])")
 _ENDS_IN_SEPARATOR = re.compile(r"\s?([-|,;/])\s*$|\t$")
 _BETWEEN = re.compile(r"[\s|,;/-]*")
 _BAR = "|│┃"
+_CORNERS = "╭╰├┏┗┣┡└┌╒╘╞┠"  # with which a rule of a box begins
+_ENDS = "│┃|╮╯┤┓┛┫┩┘┐╕╛╡┨"
 _QUOTED = re.compile(r"\s*(['\"])[\w ./@()%-]{1,80}\1\s?:\s?[^\s\\]")
 
 
@@ -116,7 +118,7 @@ def _goes_on(first: str, second: str, whole: str, *, full: bool) -> bool:
     Args:
         full: whether it reaches the end of the line.
     """
-    if first.lstrip()[:1] in _BAR and first.strip():
+    if first.lstrip()[:1] in _BAR + _CORNERS and first.strip():
         return _goes_on_in_bars(first, second, full=full)
     if first.lstrip()[:1] in "'\"":
         return _goes_on_quoted(first, second)
@@ -189,7 +191,7 @@ def _may_be_broken(text: str) -> bool:
     if len(text) < _SHORTEST or len(text) > _LONGEST or "%|" in text or "<t" in text:
         return False
     start = text.lstrip()[:1]
-    if start in _BAR:
+    if start in _BAR + _CORNERS:
         return True
     if "{" in text or "}" in text or (start in "'\"" and not _QUOTED.match(text)):
         return False
@@ -199,12 +201,15 @@ def _may_be_broken(text: str) -> bool:
 def _goes_on_in_bars(first: str, second: str, *, full: bool) -> bool:
     """A line between bars that lacks its end, or is cut at one of them."""
     bar = first.lstrip()[0]
-    closed = first.rstrip()[-1:] == bar
+    closed = first.rstrip()[-1:] in _ENDS
+    start, end = second.lstrip()[:1], second.rstrip()[-1:]
+    if bar in _CORNERS:
+        return full and not closed and start not in _CORNERS + _BAR
     if second.strip() == bar:
         return not closed
-    if second.lstrip()[:1] == bar:
-        return full and not closed
-    return ((full or not closed) and second.rstrip()[-1:] == bar) or (full and bar in second)
+    if start in _BAR + _CORNERS:
+        return full and not closed and start == bar
+    return ((full or not closed) and end == bar) or (full and bar in second)
 
 
 def _goes_on_quoted(first: str, second: str) -> bool:
