@@ -14,6 +14,7 @@ from rlprobe.importers.console.held import Held, beside
 from rlprobe.importers.console.messages import Message, messages
 from rlprobe.importers.console.pairs import plain_pairs
 from rlprobe.importers.console.prefixes import Line, bare
+from rlprobe.importers.console.scalars import Scalars
 from rlprobe.importers.console.steps import Bar, ConsoleRow, Row
 from rlprobe.importers.console.table import Tables
 from rlprobe.importers.console.wrapped import Wrapped
@@ -21,7 +22,6 @@ from rlprobe.importers.console.wrapped import Wrapped
 _LONGEST_DICT = 65_536
 _MOST_STEPS = 10_000  # of which it is remembered which rank printed them
 _MOST_HELD = 200_000
-_MOST_EARLY = 200
 _OPENS = re.compile(r"\{\s*(?:['\"]|$)")
 _DEEPSPEED = re.compile(r"\bstep=(\d+), skipped=(\d+), lr=\[([-+.\deE]+)")
 _CONTEXT = re.compile(
@@ -77,8 +77,7 @@ class Reader:
         self.measured = 0  # rows that are no evaluation
         self.unstepped = False  # whether some row told no step
         self.names: set[str] = set()  # of the rows that told their step
-        self.points = False  # whether scalars are printed one by one
-        self.early: list[Row] = []  # scalars of unknown names, until one is known
+        self.scalars = Scalars()
         self.evaluating = 0  # lines in which an evaluation may still follow
         self.blocks = Blocks(step_key)
         self.held = Held(most, self.account)
@@ -170,7 +169,10 @@ class Reader:
         if row and console_line.measures(row):
             self._row(row)
             return
-        if self._point(text):
+        scalars = self.scalars.feed(text)
+        if scalars:
+            for scalar in scalars:
+                self._row(scalar)
             return
         if row and "step" in row:
             self._unknown(text, row)
@@ -190,20 +192,6 @@ class Reader:
             self.held.regular.add(step, others, ())
             if step is not None and not self.measured:
                 self.blocks.headed(step)
-
-    def _point(self, text: str) -> bool:
-        """A scalar with its step; of an unknown name only beside others that are known."""
-        row = console_line.point(text)
-        if row is None:
-            return False
-        if not self.points and not console_line.measures(row):
-            if len(self.early) < _MOST_EARLY:
-                self.early.append(row)
-            return False
-        early, self.early, self.points = self.early, [], True
-        for point in (*early, row):
-            self._row(point)
-        return True
 
     def _bars(self, text: str) -> str:
         """Take note of progress bars, and take them out of the text."""

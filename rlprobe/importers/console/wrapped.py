@@ -24,7 +24,7 @@ _LONGEST = 32_768
 _ROW = re.compile(r"[\w)\]'\"]\s?[:=|]\s?[-+.\d'\"ni]|[A-Za-z_]\s+[-+]?\.?\d|\bstep:\d")
 _START = re.compile(
     r"\s*(?:(?:global|train|training)?[ _]?(?:step|iter|iteration|epoch|episode|update)s?\b|\[|\{|<"
-    r"|>|[-=*#_|:]{2}|Traceback|File |Saving|WARN|\d+\W\s*(?:step|[A-Z])|\d{1,3}%\|)",
+    r"|>|[-=*#_|:]{2}|Traceback|File |Saving|WARN|\d+\W\s*(?:step|(?-i:[A-Z]))|\d{1,3}%\|)",
     re.IGNORECASE,
 )
 _STEPPED = re.compile(r"\b(?:step|iter|iteration|epoch)s?\s?[:=#]?\s?\[?\s{0,9}\d", re.IGNORECASE)
@@ -145,6 +145,7 @@ def _is_seam(first: str, whole: str, seam: int) -> bool:
     return (
         bool(_ENDS_IN_SEPARATOR.search(tail))
         and follows is not None
+        and follows.blank == before[-1].blank
         and not whole[seam : follows.start].strip()
         and len(pairs) >= len(before)
     )
@@ -174,17 +175,13 @@ def _is_separated_alike(first: str, pairs: Sequence[Pair]) -> bool:
 
 
 def _at_separator(first: str, second: str, *, full: bool) -> bool:
-    """Whether the break is at what separates pairs: it ends one line, or begins the other."""
+    """Whether a line begins with what separates the pairs of the line before."""
     begins = _SEPARATOR.match(second)
     if begins is not None:
         pairs = pairs_in(first) if pairs_in(second) else []
         between = (first[a.end : b.start] for a, b in itertools.pairwise(pairs))
         return (full and bool(pairs)) or any(begins[1] in text for text in between)
-    ends = _ENDS_IN_SEPARATOR.search(first)
-    if ends is None or not ends[1] or f"{ends[1]} " not in first[: ends.start()]:
-        return False
-    two = pairs_in(second)
-    return bool(two) and not second[: two[0].start].strip() and not _START.match(second)
+    return False
 
 
 def _may_be_broken(text: str) -> bool:
