@@ -126,9 +126,7 @@ def point(text: str) -> dict[str, float] | None:
     value = spelled(match["value"]) if match else None
     if match is None or value is None or counts(match["tag"]):
         return None
-    tag = match["tag"]
-    named = "/" in tag or "_" in tag or is_measurement(tag)
-    return {tag: value, "step": float(match["step"])} if named else None
+    return {match["tag"]: value, "step": float(match["step"])}
 
 
 def step_before(text: str) -> int | None:
