@@ -40,13 +40,14 @@ class Reader:
     Args:
         most: rows that are held back at most, for the case that there are no better ones.
         step_key: the counter to take for the step, where there are several.
+        width: of the widest of the first lines; 0 where no terminal broke the lines.
 
     Attributes:
         note: what was assumed of the rows that `finish` gave, in words.
         account: which lines of metrics were understood.
     """
 
-    def __init__(self, most: int = _MOST_HELD, step_key: str | None = None) -> None:
+    def __init__(self, most: int = _MOST_HELD, step_key: str | None = None, width: int = 0) -> None:
         self.note = ""
         self.account = Account()
         self.ready: list[ConsoleRow] = []
@@ -55,7 +56,7 @@ class Reader:
         self.latest: int | None = None  # the step of the last one
         self.lines = 0  # of the log, so far
         self.number = 0  # of the line that is read
-        self.wrapped = Wrapped()
+        self.wrapped = Wrapped(width)
         self.labelled = False  # whether lines begin with the number of their task
         self.step_key = step_key
         self.tables = Tables()
@@ -86,7 +87,7 @@ class Reader:
         self.said = []
         bared = bare(segment, self.lines, labelled=self.labelled)
         self.labelled |= bared.labelled
-        for line in self.wrapped.feed(bared, len(segment)):
+        for line in self.wrapped.feed(bared):
             self._take(line)
         return self._given()
 
