@@ -9,6 +9,7 @@ numbers            numbers as frameworks spell them
 steps, step_axis   which key is the step; which of a row's numbers it is
 rows, points       rows of {key: value}, or points of one metric each -> columns of numbers
 attempts, assemble relaunches in one log; what was read -> one run, under canonical names
+placing            events between rows -> events with a step and a launch
 directory, folders files and folders of a directory, and the run that each is of
 open               a path -> runs: recordings and every known format
 joining            runs that were opened one by one -> one run
