@@ -101,7 +101,10 @@ class Messages:
 def _may_stand_before(lead: str) -> bool:
     """Whether a logger, a launcher or a progress bar may have put this before a message."""
     if "%|" in lead:
-        lead = lead[max((bar.end() for bar in BAR.finditer(lead)), default=0) :]
+        end = max((bar.end() for bar in BAR.finditer(lead)), default=0)
+        before, lead = lead[:end], lead[end:]
+        if before.count("'") % 2 or before.count('"') % 2:  # a bar in a text that is quoted
+            return False
     return not lead.strip() or _LEAD.fullmatch(lead) is not None
 
 
