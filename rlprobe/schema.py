@@ -46,12 +46,17 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One entry of the vocabulary; a name ending in `/*` is a family."""
+    """One entry of the vocabulary; a name ending in `/*` is a family.
+
+    Attributes:
+        kind: `loss`, `reward` or `gradient` where it tells how a run does; else empty.
+    """
 
     name: str
     unit: str
     scale: Scale
     description: str
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +156,7 @@ def arrow_fields(table: str) -> tuple[pa.Field, ...]:
 def metrics() -> Mapping[str, Metric]:
     """The vocabulary, by canonical name (families under their `/*` name)."""
     return {
-        name: Metric(name, spec["unit"], spec["scale"], spec["description"])
+        name: Metric(name, spec["unit"], spec["scale"], spec["description"], spec.get("kind", ""))
         for name, spec in _load("metrics.toml").items()
         if name != "distributions"
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,11 @@ from rlprobe.importers.attempts import attempts_of, continued, merged
 from rlprobe.importers.importer import Reading, Told
 from rlprobe.importers.placing import placed
 from rlprobe.importers.rows import Columns
-from rlprobe.importers.steps import COUNTERS, STEP_KEYS
+from rlprobe.importers.steps import is_counter
 from rlprobe.store.frame import Frame, empty_frame, frame_of
 from rlprobe.store.run import RunInfo
 from rlprobe.store.table import TableRun
-from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray
+from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray, together
 
 _MIXED = "rows of many steps come again and again: read as one launch, the last value of each step"
 _COUNTED_ON = "steps begin anew in each epoch: counted on from one to the next"
@@ -44,9 +45,10 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
     aliases = naming.every().get(framework or "generic", naming.every()["generic"])
     notes = [note for reading in readings for note in reading.notes]
     placed_events: list[Event] = []
-    common = [part for part in parts if part.rank is None]
+    of_ranks = [part for part in parts if part.rank is not None]
+    common = [part for part in parts if part.rank is None] or _of_first_rank(of_ranks, notes)
     steps, mixed = _steps_frame(common, aliases, notes, placed_events)
-    ranks = _ranks_frame([part for part in parts if part.rank is not None], aliases, placed_events)
+    ranks = _ranks_frame(of_ranks, aliases, placed_events)
     notes += [_MIXED] if mixed else []
     left_out = sum(reading.rows.left_out for reading in readings)
     notes += [f"{left_out:,} keys left out: more than memory allows"] if left_out else []
@@ -63,6 +65,7 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         attempts=attempts,
         notes=tuple(dict.fromkeys(notes)),
         unmapped=_unmapped(keys, aliases),
+        unread=together(item for reading in readings for item in reading.unread),
     )
     return TableRun(
         info,
@@ -87,7 +90,7 @@ def _first(values: Iterable[str | None]) -> str | None:
 
 
 def _unmapped(keys: Iterable[str], aliases: naming.Aliases) -> tuple[str, ...]:
-    unknown = {key for key in keys if key not in COUNTERS and aliases.canonical(key) is None}
+    unknown = {key for key in keys if not is_counter(key) and aliases.canonical(key) is None}
     return tuple(sorted(unknown))
 
 
@@ -128,7 +131,22 @@ def _steps_frame(
         placed_events += placed(part.told, step[own], attempt[own])
     step, attempt, columns = merged(step, attempt, columns)
     notes += _restored(columns, aliases)
-    return frame_of(step, _canonical(columns, aliases), attempt=attempt), mixed
+    return frame_of(step, _canonical(step, columns, aliases), attempt=attempt), mixed
+
+
+def _of_first_rank(parts: Sequence[_Part], notes: list[str]) -> list[_Part]:
+    """Where every rank has a log of its own, the first rank's, which stands for the run."""
+    ranks = [part.rank for part in parts if part.rank is not None and len(part.step)]
+    if not ranks:
+        return []
+    first = min(ranks)
+    notes.append(f"metrics of the run: those of rank {first}")
+    own = [part for part in parts if part.rank == first]
+    return [replace(part, rank=None, told=(), columns=_copied(part.columns)) for part in own]
+
+
+def _copied(columns: Columns) -> Columns:
+    return {key: (values.copy(), valid.copy()) for key, (values, valid) in columns.items()}
 
 
 def _ranks_frame(
@@ -136,15 +154,27 @@ def _ranks_frame(
 ) -> Frame:
     if not parts:
         return empty_frame()
+    parts = sorted(parts, key=lambda part: part.rank or 0)
     step, columns = _stacked(parts)
     sizes = [len(part.step) for part in parts]
     rank = np.repeat([part.rank or 0 for part in parts], sizes).astype(np.int64)
-    launched = [attempts_of(part.step, part.columns, part.launches)[0] for part in parts]
+    launched = [_launches(list(own)) for _, own in groupby(parts, _rank)]
     attempt = np.concatenate(launched)
-    for part, own in zip(parts, launched, strict=True):
-        events = placed(part.told, part.step, own)
+    for part, at in zip(parts, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True):
+        events = placed(part.told, part.step, attempt[at : at + len(part.step)])
         placed_events += [replace(event, rank=event.rank or part.rank or 0) for event in events]
-    return frame_of(step, _canonical(columns, aliases), rank=rank, attempt=attempt)
+    return frame_of(step, _canonical(step, columns, aliases), rank=rank, attempt=attempt)
+
+
+def _rank(part: _Part) -> int | None:
+    return part.rank
+
+
+def _launches(parts: Sequence[_Part]) -> IntArray:
+    """The attempt of each row of one rank, over all of its logs."""
+    begins = [sum(len(part.step) for part in parts[:place]) for place in range(len(parts))]
+    launches = [at + row for at, part in zip(begins, parts, strict=True) for row in part.launches]
+    return attempts_of(*_stacked(parts), launches)[0]
 
 
 def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:
@@ -166,9 +196,14 @@ def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:
     return notes
 
 
-def _canonical(columns: Columns, aliases: naming.Aliases) -> Columns:
-    """Under canonical names, without the steps."""
-    return aliases.apply({key: column for key, column in columns.items() if key not in STEP_KEYS})
+def _canonical(step: IntArray, columns: Columns, aliases: naming.Aliases) -> Columns:
+    """Under canonical names, without the keys that say the step once more."""
+    repeated = {
+        key
+        for key, (values, valid) in columns.items()
+        if is_counter(key) and bool((values[valid] == step[valid]).all())
+    }
+    return aliases.apply({key: column for key, column in columns.items() if key not in repeated})
 
 
 def _placed(event: Event, attempts: Sequence[Attempt]) -> Event:

@@ -39,6 +39,7 @@ class Reading:
         framework: where the format itself tells; else the keys decide.
         rank: the rank whose file this is, for files that hold one rank's own metrics.
         run: distinguishes several runs in one file (an mlflow store); empty otherwise.
+        step_key: the key that the rows are numbered by, where they are by one of their own.
         told: events that get their step from the rows around them.
         launches: numbers of rows with which a later launch of the run begins, as the log tells.
         notes: assumptions made while reading.
@@ -55,6 +56,7 @@ class Reading:
     told: Sequence[Told] = ()
     launches: Sequence[int] = ()
     rollouts: Sequence[Rollout] = ()
+    step_key: str | None = None
     notes: Sequence[str] = ()
     problems: Sequence[Problem] = ()
     unread: Sequence[Unread] = ()

@@ -52,7 +52,7 @@ class Notebook(Importer):
 
     name = "notebook"
     description = "Jupyter notebooks (.ipynb)"
-    priority = 30
+    priority = 35
     final = True  # read as text, the source of the cells would be taken for metrics
     step_keys = schema.step_keys().formats["console"]
 

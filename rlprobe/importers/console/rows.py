@@ -13,10 +13,11 @@ from rlprobe.importers.console.blocks import Blocks, Group
 from rlprobe.importers.console.lists import Lists
 from rlprobe.importers.console.messages import Message, messages
 from rlprobe.importers.console.pairs import plain_pairs
-from rlprobe.importers.console.prefixes import bare
+from rlprobe.importers.console.prefixes import Line, bare
 from rlprobe.importers.console.regular import Regular
 from rlprobe.importers.console.steps import Bar, ConsoleRow, Row
 from rlprobe.importers.console.table import Tables
+from rlprobe.importers.console.wrapped import Wrapped
 
 _LONGEST_DICT = 65_536
 _MOST_STEPS = 10_000  # of which it is remembered which rank printed them
@@ -54,7 +55,9 @@ class Reader:
         self.count = 0  # rows given so far
         self.steps = 0  # of these, how many had another step than the one before
         self.latest: int | None = None  # the step of the last one
-        self.number = 0  # of the line
+        self.lines = 0  # of the log, so far
+        self.number = 0  # of the line that is read
+        self.wrapped = Wrapped()
         self.step_key = step_key
         self.tables = Tables()
         self.bar: Bar | None = None
@@ -82,13 +85,18 @@ class Reader:
 
     def feed(self, segment: str) -> list[ConsoleRow]:
         """The rows that are whole with one more line, or what stands between carriage returns."""
-        self.number += 1
+        self.lines += 1
         self.said = []
-        line = bare(segment)
-        self.rank = line.rank
+        for line in self.wrapped.feed(bare(segment, self.lines), len(segment)):
+            self._take(line)
+        return self._given()
+
+    def _take(self, line: Line) -> None:
+        self.rank, self.number = line.rank, line.number
+        if line.cut:
+            self.account.miss(line.number, line.text)
         if not (self.open and self._continue(line.text)):
             self._line(line.text)
-        return self._given()
 
     @property
     def progress(self) -> tuple[int, int, int]:
@@ -102,6 +110,8 @@ class Reader:
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
+        for line in self.wrapped.finish():
+            self._take(line)
         self._flush()
         self.blocks.finish()
         self._settle()
@@ -154,7 +164,8 @@ class Reader:
         if row and "step" in row:
             step = console_line.step_of(row)
             row = {key: value for key, value in row.items() if key != "step"}
-            if not all(map(console_line.counts, row)):
+            signs = sum(map(text.count, ":=|"))
+            if signs >= len(row) and not all(map(console_line.counts, row)):
                 self.regular.add(step, row, ())
         for table_row in self.tables.feed(text):
             if console_line.measures(table_row):
