@@ -56,6 +56,8 @@ class Training:
 
     def add(self, row: ConsoleRow, places: Places, *, relaunched: bool = False) -> None:
         """Take the next row; one without a step whose epoch went back is of another launch."""
+        if row.said:
+            self.heard.hear(row.said, len(self._table) - 1)
         if not row.beside:
             self._know(row, places, relaunched=relaunched)
         self._launches[-1].add(row)

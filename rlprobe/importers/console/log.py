@@ -77,11 +77,13 @@ def readings_of(source: Source, lines: Iterable[str | Mark]) -> list[Reading]:
         if rows:
             trainings.add(rows)
         trainings.say(line)
-        for message in reader.said:
-            trainings.add(reader.pause())
-            trainings.tell(message)
-    trainings.add(reader.pause())
+    before = reader.progress
+    rows = reader.drain()
+    if reader.progress != before:
+        trainings.move()
+    trainings.add([*rows, *reader.pause()])
     trainings.add_late(reader.finish())
+    trainings.tell(reader.between.take())
     readings = trainings.readings([reader.note] if reader.note else [])
     if not readings:
         raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")

@@ -9,6 +9,7 @@ from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.account import Account, looks_like_metrics
 from rlprobe.importers.console.asides import Asides
 from rlprobe.importers.console.bars import without_bars
+from rlprobe.importers.console.between import Between
 from rlprobe.importers.console.blocks import Blocks, Group
 from rlprobe.importers.console.lists import Lists
 from rlprobe.importers.console.messages import Message, messages
@@ -72,7 +73,8 @@ class Reader:
         self.most = most
         self.asides = Asides(most)
         self.messages = messages()
-        self.said: list[Message] = []  # in what was fed last
+        self.between = Between()
+        self.fed: Line | None = None  # the last line, in which no message was seen
         self.measured = 0  # rows that are no evaluation
         self.unstepped = False  # whether some row told no step
         self.names: set[str] = set()  # of the rows that told their step
@@ -86,13 +88,25 @@ class Reader:
     def feed(self, segment: str) -> list[ConsoleRow]:
         """The rows that are whole with one more line, or what stands between carriage returns."""
         self.lines += 1
-        self.said = []
-        for line in self.wrapped.feed(bare(segment, self.lines), len(segment)):
-            self._take(line)
+        fed = bare(segment, self.lines)
+        message = self.messages.see(fed.text, fed.rank)
+        if message is None:
+            for line in self.wrapped.feed(fed, len(segment)):
+                self._take(line, seen=line is fed or line is self.fed)
+            self.fed = fed
+            return self._given()
+        self.ready += self.drain()
+        self.rank = fed.rank
+        self._tell(message, fed.text)
         return self._given()
 
-    def _take(self, line: Line) -> None:
+    def _take(self, line: Line, *, seen: bool = True) -> None:
+        """Read a line; one that was put together of several may be a message after all."""
         self.rank, self.number = line.rank, line.number
+        message = None if seen else self.messages.see(line.text, line.rank)
+        if message is not None:
+            self._tell(message, line.text)
+            return
         if line.cut:
             self.account.miss(line.number, line.text)
         if not (self.open and self._continue(line.text)):
@@ -103,6 +117,12 @@ class Reader:
         """Changes with every row of metrics and every move of the progress bar."""
         return self.count, id(self.waiting), self.bar.at if self.bar else 0
 
+    def drain(self) -> list[ConsoleRow]:
+        """The rows of the line that waits for its rest, where none comes."""
+        for line in self.wrapped.finish():
+            self._take(line, seen=line is self.fed)
+        return self._given()
+
     def pause(self) -> list[ConsoleRow]:
         """The rows that are whole because something else begins: another training, a cell."""
         self._flush()
@@ -110,8 +130,7 @@ class Reader:
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
-        for line in self.wrapped.finish():
-            self._take(line)
+        self.ready += self.drain()
         self._flush()
         self.blocks.finish()
         self._settle()
@@ -132,6 +151,7 @@ class Reader:
         return ready
 
     def _give(self, row: ConsoleRow) -> None:
+        row.said = self.between.take() if row.said is None else row.said
         self.ready.append(row)
         self.count += 1
         self.account.read += 1
@@ -141,13 +161,8 @@ class Reader:
 
     def _line(self, text: str) -> None:
         self.bar_here = False
-        whole = text
         if "%|" in text:
             text = self._bars(text)
-        message = self.messages.see(whole, self.rank)
-        if message is not None:
-            self._tell(message)
-            return
         if not text.strip():
             return
         if "{" in text:
@@ -233,9 +248,11 @@ class Reader:
             if row and console_line.measures(row):
                 self._row(row)
 
-    def _tell(self, message: Message) -> None:
+    def _tell(self, message: Message, text: str) -> None:
         """What a framework says beside its rows."""
-        self.said.append(message)
+        if "%|" in text:
+            self._bars(text)
+        self.between.add(message)
         if message.known.rows == "bar":
             self._flush()
             if self.bar is not None:
@@ -298,7 +315,8 @@ class Reader:
                 row = {**self.waiting.metrics, **row}
             else:
                 self._flush()
-        self.waiting = ConsoleRow(None, row, bar=self.bar, bar_at=at)
+        said = self.between.take() if self.waiting is None else self.waiting.said
+        self.waiting = ConsoleRow(None, row, bar=self.bar, bar_at=at, said=said)
 
     def _flush(self) -> None:
         if self.waiting is None:

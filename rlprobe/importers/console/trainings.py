@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rlprobe.importers.console.between import Said
 from rlprobe.importers.console.ending import LastWords
 from rlprobe.importers.console.launches import (
     Places,
@@ -33,7 +34,6 @@ from rlprobe.importers.console.launches import (
     name_of,
     place_of,
 )
-from rlprobe.importers.console.messages import Message
 from rlprobe.importers.console.steps import ConsoleRow
 from rlprobe.importers.importer import Reading
 from rlprobe.values import Unread
@@ -143,7 +143,7 @@ class Trainings:
                 self._waiting = [row]
             else:
                 if self._failed is not None:
-                    self._died(anew=len(self._last) in self._last.heard.launches[-1:])
+                    self._died(anew=any(said.message.known.relaunch for said in row.said or ()))
                 self._keep(row, places)
 
     def _keep(self, row: ConsoleRow, places: Places) -> None:
@@ -173,6 +173,8 @@ class Trainings:
             self._is_again = True
             return
         if measured and _is_another(self._last, measured, self._between):
+            self._last.heard.hear(rows[0].said or (), len(self._last) - 1)
+            rows[0].said = ()
             self._all.append(Training())
             self._shown = None if self._shown is None else {}
         elif measured and self._between.cell and _is_none(self._last, measured):
@@ -246,10 +248,10 @@ class Trainings:
         if self._heard:
             self._words.add(line)
 
-    def tell(self, message: Message) -> None:
-        """A message of the framework; the rows before it have been given."""
+    def tell(self, said: Iterable[Said]) -> None:
+        """What was said after the last row."""
         self._decide()
-        self._last.heard.hear(message, len(self._last) - 1)
+        self._last.heard.hear(said, len(self._last) - 1)
 
     def move(self) -> None:
         """The output goes on: what was said is no end of the whole."""
