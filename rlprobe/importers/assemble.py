@@ -67,14 +67,14 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         unmapped=_unmapped(keys, aliases),
         unread=together(item for reading in readings for item in reading.unread),
     )
+    events = (_placed(event, attempts) for reading in readings for event in reading.events)
     return TableRun(
         info,
         steps,
         ranks=ranks,
-        events=[
-            *placed_events,
-            *(_placed(event, attempts) for reading in readings for event in reading.events),
-        ],
+        events=sorted(
+            (*events, *placed_events), key=lambda event: (event.attempt, event.step or 0)
+        ),
         rollouts=[rollout for reading in readings for rollout in reading.rollouts],
         problems=[problem for reading in readings for problem in reading.problems],
     )

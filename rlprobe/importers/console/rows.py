@@ -95,7 +95,7 @@ class Reader:
                 self._take(line, seen=line is fed or line is self.fed)
             self.fed = fed
             return self._given()
-        self.ready += self.drain()
+        self._drain()
         self.rank = fed.rank
         self._tell(message, fed.text)
         return self._given()
@@ -119,9 +119,12 @@ class Reader:
 
     def drain(self) -> list[ConsoleRow]:
         """The rows of the line that waits for its rest, where none comes."""
+        self._drain()
+        return self._given()
+
+    def _drain(self) -> None:
         for line in self.wrapped.finish():
             self._take(line, seen=line is self.fed)
-        return self._given()
 
     def pause(self) -> list[ConsoleRow]:
         """The rows that are whole because something else begins: another training, a cell."""
@@ -130,7 +133,7 @@ class Reader:
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
-        self.ready += self.drain()
+        self._drain()
         self._flush()
         self.blocks.finish()
         self._settle()
