@@ -334,6 +334,30 @@ def test_the_use_of_the_cache_belongs_to_the_row_after_it(tmp_path: Path) -> Non
     assert len(points(run, "loss")) == 6
 
 
+def test_so_it_does_where_rows_have_no_step(tmp_path: Path) -> None:
+    lines = []
+    for step in range(1, 6):
+        lines += [ENGINE.format(step, 0, step, 40 + 8 * step), f"{{'loss': 0.{step}, 'kl': 0.01}}"]
+    run = run_of(tmp_path, *lines, ENGINE.format(9, 0, 9, 99.0))
+    expected = [(step, (40 + 8 * step) / 100) for step in range(1, 6)]
+    assert points(run, "kv_cache_usage") == expected
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "(WorkerDict pid=12, ip=10.0.0.3) ",
+        "\x1b[36m(WorkerDict pid=12)\x1b[0m ",
+        "(EngineCore_DP0 pid=77) ",
+        "[default0]:",
+        "Processed prompts:  12%|1         | 12/100 [00:10<01:00,  1.20it/s]",
+    ],
+)
+def test_prefixes_of_workers_and_bars_hide_nothing(tmp_path: Path, prefix: str) -> None:
+    run = run_of(tmp_path, *[prefix + ENGINE.format(at, 0, 0, 50 + at) for at in range(4)])
+    assert [value for _, value in points(run, "kv_cache_usage")] == [0.5, 0.51, 0.52, 0.53]
+
+
 def test_a_log_of_engines_alone_is_read_round_by_round(tmp_path: Path) -> None:
     uses = [51.0, 62.5, 71.0, 99.0]
     lines = [
@@ -448,6 +472,20 @@ def test_a_crash_that_was_followed_by_another_launch_is_told(
     (crash,) = (item for item in report.findings if item.detector == "CRASH")
     assert (crash.first_bad_step, crash.resolved_by) == (30, 2)
     assert report.verdict != "fail"
+
+
+def test_a_hang_that_was_followed_by_another_launch_is_told(tmp_path: Path) -> None:
+    restart = "[default] Worker group FAILED. 2/3 attempts left; will restart worker group"
+    run = run_of(tmp_path, *rows(1, 30), WATCHDOG.format(1, 9), *BANNER, restart, *rows(31, 60))
+    (event,) = of_kind(run, "crash")
+    assert (event.step, event.attempt, event.data["kind"]) == (30, 1, "collective_timeout")
+
+
+def test_a_process_that_was_killed_before_another_launch_is_told(tmp_path: Path) -> None:
+    killed = "run.sh: line 3: 12345 Killed                  python train.py"
+    run = run_of(tmp_path, *rows(1, 30), killed, *BANNER, *rows(21, 60))
+    (event,) = of_kind(run, "crash")
+    assert (event.step, event.attempt, event.data["kind"]) == (30, 1, "killed")
 
 
 def test_a_failure_after_which_the_same_launch_goes_on_is_no_crash(tmp_path: Path) -> None:

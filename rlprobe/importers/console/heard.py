@@ -65,13 +65,17 @@ class Heard:
         return [Told(place.row, _event(place.said)) for place in self._places()]
 
     def ending(self, row: int) -> Event | None:
-        """The `crash` that a collective makes which timed out after this row, the last one."""
-        said = [place.said for place in self._places() if place.row == row]
-        hung = [_event(item) for item in said if item.message.known.kind == "collective_timeout"]
-        if not hung:
-            return None
-        data = {"kind": "collective_timeout", "tail": [event.message for event in hung[-20:]]}
-        return Event("crash", None, rank=hung[0].rank, message=hung[0].message, data=data)
+        """The `crash` that what was said after this row, the last one, tells of."""
+        return death(place.said for place in self._places() if place.row == row)
+
+
+def death(every: Iterable[Said]) -> Event | None:
+    """The `crash` that a collective makes which timed out, where the last words tell of none."""
+    hung = [_event(said) for said in every if said.message.known.kind == "collective_timeout"]
+    if not hung:
+        return None
+    data = {"kind": "collective_timeout", "tail": [event.message for event in hung[-20:]]}
+    return Event("crash", None, rank=hung[0].rank, message=hung[0].message, data=data)
 
 
 def _event(said: Said) -> Event:

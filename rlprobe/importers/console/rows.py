@@ -70,6 +70,7 @@ class Reader:
         self.context: int | None = None
         self.waiting: ConsoleRow | None = None
         self.last: Row = {}
+        self.told: Row = {}  # beside the row that waits
         self.most = most
         self.asides = Asides(most)
         self.messages = messages()
@@ -89,7 +90,8 @@ class Reader:
         """The rows that are whole with one more line, or what stands between carriage returns."""
         self.lines += 1
         fed = bare(segment, self.lines)
-        message = self.messages.see(fed.text, fed.rank)
+        packed = segment.startswith('{"log":')  # by Docker
+        message = self.messages.see(fed.text if packed else segment, fed.rank)
         if message is None:
             for line in self.wrapped.feed(fed, len(segment)):
                 self._take(line, seen=line is fed or line is self.fed)
@@ -256,12 +258,12 @@ class Reader:
         if "%|" in text:
             self._bars(text)
         self.between.add(message)
-        if message.known.rows == "bar":
+        if "update_skipped" in message.metrics:
             self._flush()
-            if self.bar is not None:
-                self.asides.overflowed |= "update_skipped" in message.metrics
-                self._explicit(self.bar.at, dict(message.metrics))
-                return
+        if message.known.rows == "bar" and self.bar is not None:
+            self.asides.overflowed |= "update_skipped" in message.metrics
+            self._explicit(self.bar.at, dict(message.metrics))
+            return
         self.asides.add(message, rows=bool(self.measured))
 
     def _deepspeed(self, text: str) -> bool:
@@ -318,6 +320,8 @@ class Reader:
                 row = {**self.waiting.metrics, **row}
             else:
                 self._flush()
+        if self.waiting is None:
+            self.told = self.asides.take(row)
         said = self.between.take() if self.waiting is None else self.waiting.said
         self.waiting = ConsoleRow(None, row, bar=self.bar, bar_at=at, said=said)
 
@@ -326,11 +330,13 @@ class Reader:
             return
         row, self.waiting = self.waiting, None
         if row.metrics == self.last and len(row.metrics) > 3:
+            self.asides.put_back(self.told)
             return
         self.last = row.metrics
         self.unstepped = True
         self._before_row(None)
-        row.metrics = {**self._warned(row.metrics), **row.metrics}
+        self.measured += 1
+        row.metrics = {**self.told, **row.metrics}
         self._give(row)
 
     def _other(self, text: str) -> None:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 from rlprobe.importers.console.between import Said
 from rlprobe.importers.console.ending import LastWords
+from rlprobe.importers.console.heard import death
 from rlprobe.importers.console.launches import (
     Places,
     Training,
@@ -53,7 +54,7 @@ _HELD_OUT = re.compile(r"Running (?:[Ee]valuation|[Pp]rediction)")
 _RESUMED = re.compile(
     r"Continuing training from checkpoint|\b[Rr]esum(?:ed|ing)(?: training)? from\b"
 )
-_FAILED = re.compile(r"Traceback \(most recent call last\)|Error[:(]")
+_FAILED = re.compile(r"Traceback \(most recent call last\)|Error[:(]|\bKilled\b|oom[-_]kill")
 _SIGN = re.compile(
     "|".join(sign.pattern for sign in (_SUMMARY, _NUMBERS, _BEGINS, _HELD_OUT, _RESUMED, _FAILED))
 )
@@ -142,8 +143,9 @@ class Trainings:
             if len(self._last) and (begins or self._last.goes_back(places)):
                 self._waiting = [row]
             else:
-                if self._failed is not None:
-                    self._died(anew=any(said.message.known.relaunch for said in row.said or ()))
+                if self._failed is not None or row.said:
+                    said = row.said or ()
+                    self._died(row, anew=any(item.message.known.relaunch for item in said))
                 self._keep(row, places)
 
     def _keep(self, row: ConsoleRow, places: Places) -> None:
@@ -168,7 +170,7 @@ class Trainings:
         rows, self._waiting = self._waiting, []
         measured = [row for row in rows if not row.beside]
         if measured:
-            self._died(anew=True)
+            self._died(measured[0], anew=True)
         if measured and self._shown is not None and self._last.begins_with(measured):
             self._is_again = True
             return
@@ -200,6 +202,8 @@ class Trainings:
             or "Continuing " in line
             or "esum" in line
             or "Logging to " in line
+            or "Killed" in line
+            or "oom" in line
         ) and _SIGN.search(line) is not None
 
     def hear(self, line: str) -> None:
@@ -261,12 +265,16 @@ class Trainings:
         self._alarm, self._heard = None, True
         self._words.clear()
 
-    def _died(self, *, anew: bool) -> None:
-        """Tell of a failure, where the training begins anew after it."""
-        if self._failed is not None and anew:
-            row, words = self._failed
-            self._last.tell(words.event(None, followed=True), row)
-        self._failed = None
+    def _died(self, row: ConsoleRow, *, anew: bool) -> None:
+        """Tell of a failure before a row, where the training begins anew with it."""
+        failed, self._failed = self._failed, None
+        if not anew:
+            return
+        event = None if failed is None else failed[1].event(None, followed=True)
+        if failed is not None and event is not None:
+            self._last.tell(event, failed[0])
+        else:
+            self._last.tell(death(row.said or ()), len(self._last) - 1)
 
     def readings(self, notes: Sequence[str]) -> list[Reading]:
         """One for each training, named by its number where there are several; [] without rows."""
