@@ -67,17 +67,24 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         unmapped=_unmapped(keys, aliases),
         unread=together(item for reading in readings for item in reading.unread),
     )
-    events = (_placed(event, attempts) for reading in readings for event in reading.events)
     return TableRun(
         info,
         steps,
         ranks=ranks,
         events=sorted(
-            (*events, *placed_events), key=lambda event: (event.attempt, event.step or 0)
+            [
+                *placed_events,
+                *(_placed(event, attempts) for reading in readings for event in reading.events),
+            ],
+            key=_moment,
         ),
         rollouts=[rollout for reading in readings for rollout in reading.rollouts],
         problems=[problem for reading in readings for problem in reading.problems],
     )
+
+
+def _moment(event: Event) -> tuple[int, float]:
+    return event.attempt, float("inf") if event.step is None else event.step
 
 
 def _part(reading: Reading) -> _Part:

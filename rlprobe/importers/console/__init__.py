@@ -7,7 +7,7 @@ rows    lines -> rows, one by one as they are known
 line    one line -> metrics; pairs: names and numbers in it
 steps   steps for rows that tell none: with hindsight, or while the run goes on
 messages  what a framework says beside rows, line by line; asides: its numbers
-between, heard   messages between two rows; those of a training, each at its row
+heard   the messages of one training, each at its row
 ending  how the run ended, as the lines after the last row tell
 table, blocks   printed tables; names and numbers under a heading
 """

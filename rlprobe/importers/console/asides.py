@@ -58,11 +58,6 @@ class Asides:
         told = {key: value for key, value in waiting.items() if key not in row}
         return {"update_skipped": 0.0, **told} if self.overflowed else told
 
-    def put_back(self, told: Row) -> None:
-        """What was taken for a row that is not given after all."""
-        told.pop("update_skipped", None)
-        self._waiting = told | self._waiting
-
     def rest(self) -> Row:
         """What was said since the last row, for no row in particular."""
         waiting, self._waiting = self._waiting, {}

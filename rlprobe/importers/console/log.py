@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from rlprobe import schema
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers.console.rows import Reader
+from rlprobe.importers.console.steps import ConsoleRow
 from rlprobe.importers.console.trainings import Mark, Trainings
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.source import Source
@@ -61,33 +62,48 @@ class Console(Importer):
 
 def readings_of(source: Source, lines: Iterable[str | Mark]) -> list[Reading]:
     """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
-    reader, trainings = Reader(), Trainings()
+    reader, trainings = Reader(step_key=source.step_key), Trainings()
     for line in lines:
         if isinstance(line, Mark):
-            trainings.add(reader.pause())
+            _pause(reader, trainings)
             trainings.mark(line)
             continue
         if trainings.tells(line):
-            trainings.add(reader.pause())
+            _pause(reader, trainings)
             trainings.hear(line)
         before = reader.progress
         rows = reader.feed(line)
         if reader.progress != before:
             trainings.move()
-        if rows:
-            trainings.add(rows)
+        if rows or reader.said:
+            _give(reader, trainings, rows)
         trainings.say(line)
-    before = reader.progress
-    rows = reader.drain()
-    if reader.progress != before:
-        trainings.move()
-    trainings.add([*rows, *reader.pause()])
+    _pause(reader, trainings)
     trainings.add_late(reader.finish())
-    trainings.tell(reader.between.take())
-    readings = trainings.readings([reader.note] if reader.note else [])
+    readings = trainings.readings([note for note in (reader.note, *reader.account.notes()) if note])
     if not readings:
         raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
+    readings[0].unread = [*reader.account.unread(), *readings[0].unread]
     return readings
+
+
+def _pause(reader: Reader, trainings: Trainings) -> None:
+    """Hand over the rows that wait; where one of them was not known yet, the output went on."""
+    before = reader.progress
+    reader.drain()
+    if reader.progress != before:
+        trainings.move()
+    _give(reader, trainings, reader.pause())
+
+
+def _give(reader: Reader, trainings: Trainings, rows: list[ConsoleRow]) -> None:
+    """Hand over rows, and messages behind the rows that were printed before them."""
+    given = reader.count - len(rows)
+    for behind, message in reader.said:
+        trainings.add(rows[: behind - given])
+        trainings.tell(message)
+        rows, given = rows[behind - given :], behind
+    trainings.add(rows)
 
 
 def segments(source: Source) -> Iterator[str]:

@@ -7,10 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rlprobe.importers.console.between import Said
 
 BAR = re.compile(
     r"(?P<desc>[^\r\n|%]{0,40}?)\s*\d{1,3}%\|[^|]{0,200}\|\s*(?P<at>\d+)/(?P<of>\d+)\s*"
@@ -38,7 +34,6 @@ class ConsoleRow:
         beside: whether it belongs to the step of the row before it (an evaluation).
         bar: where the progress bar of the training was seen last before the row.
         bar_at: where it stood as the row was printed: beside the row, or drawn again after it.
-        said: messages between the row before and this one; None until they are known.
     """
 
     step: int | None
@@ -46,7 +41,6 @@ class ConsoleRow:
     beside: bool = False
     bar: Bar | None = None
     bar_at: Bar | None = None
-    said: Sequence[Said] | None = None
 
 
 class SettledSteps:

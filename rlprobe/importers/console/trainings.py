@@ -20,21 +20,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from rlprobe.importers.console.between import Said
 from rlprobe.importers.console.ending import LastWords
-from rlprobe.importers.console.heard import death
 from rlprobe.importers.console.launches import (
     Places,
     Training,
     agree,
     alike,
+    are_trained,
     have_loss,
     kind_of,
     name_of,
     place_of,
 )
+from rlprobe.importers.console.messages import Message
 from rlprobe.importers.console.steps import ConsoleRow
 from rlprobe.importers.importer import Reading
 from rlprobe.values import Unread
@@ -120,13 +120,24 @@ class Trainings:
                 self._take(row)
 
     def add_late(self, rows: Sequence[ConsoleRow]) -> None:
-        """Take rows that were known only in the end: they begin nothing after others."""
-        self._decide()
-        if not len(self._last):
-            self.add(rows)
-            return
+        """Take rows that were known only in the end: they begin nothing after others.
+
+        What they tell under a name that the rows have is something else: a validation's, say.
+        """
+        begun, late = bool(len(self._last)), False
         for row in rows:
-            self._last.add(row, place_of(row))
+            places = place_of(row)
+            late |= begun and self._last.goes_back(places)
+            if not late:
+                self.add([row])
+                continue
+            self._decide()
+            names = self._last.names if len(self._all) == 1 else row.metrics.keys()
+            other = {key: at for key, at in row.metrics.items() if {key, name_of(key)} & names}
+            new = {key: at for key, at in row.metrics.items() if key not in other}
+            self._apart += [replace(row, metrics=other)] if other else []
+            if new:
+                self._last.add_late(replace(row, metrics=new))
 
     def _take(self, row: ConsoleRow) -> None:
         if self._waiting:
@@ -143,9 +154,9 @@ class Trainings:
             if len(self._last) and (begins or self._last.goes_back(places)):
                 self._waiting = [row]
             else:
-                if self._failed is not None or row.said:
-                    said = row.said or ()
-                    self._died(row, anew=any(item.message.known.relaunch for item in said))
+                launched = self._last.heard.launches
+                if self._failed is not None or launched:
+                    self._died(anew=len(self._last) in launched[-1:])
                 self._keep(row, places)
 
     def _keep(self, row: ConsoleRow, places: Places) -> None:
@@ -170,13 +181,11 @@ class Trainings:
         rows, self._waiting = self._waiting, []
         measured = [row for row in rows if not row.beside]
         if measured:
-            self._died(measured[0], anew=True)
+            self._died(anew=True)
         if measured and self._shown is not None and self._last.begins_with(measured):
             self._is_again = True
             return
         if measured and _is_another(self._last, measured, self._between):
-            self._last.heard.hear(rows[0].said or (), len(self._last) - 1)
-            rows[0].said = ()
             self._all.append(Training())
             self._shown = None if self._shown is None else {}
         elif measured and self._between.cell and _is_none(self._last, measured):
@@ -213,7 +222,7 @@ class Trainings:
         between, self._is_said = self._between, True
         if _FAILED.search(line):
             between.failed = True
-            self._alarm = len(self._last) - 1 if self._alarm is None else self._alarm
+            self._alarm = self._last.end if self._alarm is None else self._alarm
         if _SUMMARY.search(line):
             between.ended = True
         elif _RESUMED.search(line):
@@ -236,7 +245,7 @@ class Trainings:
             between.bar = mark
         if mark.error and self._heard:
             between.failed = True
-            self._alarm = len(self._last) - 1 if self._alarm is None else self._alarm
+            self._alarm = self._last.end if self._alarm is None else self._alarm
             for line in mark.error:
                 self.say(line)
         if mark.cell:
@@ -252,10 +261,10 @@ class Trainings:
         if self._heard:
             self._words.add(line)
 
-    def tell(self, said: Iterable[Said]) -> None:
-        """What was said after the last row."""
+    def tell(self, message: Message) -> None:
+        """A message of the framework; the rows before it have been given."""
         self._decide()
-        self._last.heard.hear(said, len(self._last) - 1)
+        self._last.heard.hear(message, self._last.end)
 
     def move(self) -> None:
         """The output goes on: what was said is no end of the whole."""
@@ -265,8 +274,8 @@ class Trainings:
         self._alarm, self._heard = None, True
         self._words.clear()
 
-    def _died(self, row: ConsoleRow, *, anew: bool) -> None:
-        """Tell of a failure before a row, where the training begins anew with it."""
+    def _died(self, *, anew: bool) -> None:
+        """Tell of a failure, where the training begins anew after it."""
         failed, self._failed = self._failed, None
         if not anew:
             return
@@ -274,14 +283,14 @@ class Trainings:
         if failed is not None and event is not None:
             self._last.tell(event, failed[0])
         else:
-            self._last.tell(death(row.said or ()), len(self._last) - 1)
+            self._last.tell(self._last.heard.ending(self._last.end), self._last.end)
 
     def readings(self, notes: Sequence[str]) -> list[Reading]:
         """One for each training, named by its number where there are several; [] without rows."""
         self._decide()
         if not len(self._last):
             return []
-        last = len(self._last) - 1
+        last = self._last.end
         self._last.tell(self._words.event(None) or self._last.heard.ending(last), last)
         readings = [training.reading(notes) for training in self._all]
         for number, reading in enumerate(readings if len(readings) > 1 else (), start=1):
@@ -298,7 +307,7 @@ class Trainings:
         examples = tuple(
             (number, _spelled(row)) for number, row in enumerate(rows[:_MOST_EXAMPLES], start=1)
         )
-        return Unread("row of a table beside the training", len(rows), of, examples)
+        return Unread("row beside the training", len(rows), of, examples)
 
     def _is_shown_again(self, row: ConsoleRow, step: int) -> bool:
         """Whether a notebook shows a row once more: a table that was drawn again, or its data.
@@ -328,7 +337,7 @@ def _is_another(training: Training, rows: Sequence[ConsoleRow], between: _Betwee
     anew = _begins_anew(training, rows)
     if other:
         announced = between.ended or (anew is not False and bool(between.numbers))
-        return have_loss(kinds) and (announced or bool(anew and have_loss(training.kinds)))
+        return are_trained(rows) and (announced or bool(anew and have_loss(training.kinds)))
     if anew is False or between.resumed:
         return False
     if between.ended or (anew and _differ(training.numbers, between)):

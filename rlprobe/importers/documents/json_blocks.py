@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlprobe.importers.long_form import keys_of
 from rlprobe.importers.numbers import number
 from rlprobe.importers.steps import step_number
 from rlprobe.values import BoolArray, FloatArray, IntArray
@@ -50,6 +51,8 @@ def read(block: bytes, step_key: str | None, by_row: Collection[str] = ()) -> Bl
     except (pa.ArrowException, ValueError, OverflowError):
         return None
     if table.num_columns > _MOST_COLUMNS or any(name in by_row for name in table.column_names):
+        return None
+    if keys_of(table.column_names) is not None:
         return None
     columns = dict(_flat(table))
     steps, has_step = None, None
