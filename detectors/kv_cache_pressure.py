@@ -146,7 +146,7 @@ class KVCachePressure(Detector):
         where = f" at {len(steps):,} steps{SINCE}" if steps else ""
         yield finding(
             self,
-            Period(run, first, last, recovered=last < run.last_step),
+            Period(run, first, last, recovered=last + run.interval < run.last_step),
             f"The inference engine ran out of KV cache and put requests off{where}: it said so "
             f"{times:,} times, of {off:,} requests at least.",
             variant="preempted",
