@@ -399,8 +399,10 @@ def test_what_is_said_again_at_a_step_is_one_event_with_a_count(tmp_path: Path) 
 
 def test_events_of_one_message_are_bounded(tmp_path: Path) -> None:
     lines = [line for step in range(1, 3_001) for line in (row(step), RECLAIMED)]
-    steps = [event.step for event in of_kind(run_of(tmp_path, *lines), "preemption")]
+    run = run_of(tmp_path, *lines)
+    steps = [event.step for event in of_kind(run, "preemption")]
     assert len(steps) == 2_000
+    assert any("1,000 messages between rows are left out" in note for note in run.info.notes)
     assert (steps[0], steps[-1]) == (1, 3_000)
 
 

@@ -73,6 +73,13 @@ class Heard:
         kept = itertools.chain(*self._first.values(), *self._latest.values())
         return [Told(said.row, _event(said)) for said in sorted(kept, key=lambda said: said.number)]
 
+    def notes(self) -> list[str]:
+        """What of the messages is not kept, in words."""
+        kept = sum(map(len, (*self._first.values(), *self._latest.values())))
+        if self._number == kept:
+            return []
+        return [f"{self._number - kept:,} messages between rows are left out: too many of a kind"]
+
     def ending(self, row: int) -> Event | None:
         """The `crash` that a collective makes which timed out after this row, the last one."""
         hung = [event for event in self._after(row) if event.kind == "collective_timeout"]

@@ -36,6 +36,12 @@ class Console(Importer):
     What comes after the last row tells how the run ended: an exception that nobody caught, memory
     that ran out, a collective that timed out, a signal, the end of a job's time.
 
+    What frameworks, engines, schedulers and drivers say between the rows becomes events, or numbers
+    of the next row: watchdogs of collectives with their rank and how far it was, gradients that are
+    not finite, overflows and the loss scale, the use of the KV cache and pre-emption, checkpoints
+    written and resumed from, jobs that were ended, faults of a device. `schemas/messages.toml` has
+    them. A crash that another launch followed is told at its step.
+
     Where rows tell no step it comes from the progress bar, or rows are numbered; the notes say
     which. Megatron prints a loss only where it is not negative: where the line has none, the loss
     is not logged, and a warning about a gradient that is not finite is taken into its step.
