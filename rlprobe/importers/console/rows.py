@@ -56,6 +56,7 @@ class Reader:
         self.lines = 0  # of the log, so far
         self.number = 0  # of the line that is read
         self.wrapped = Wrapped()
+        self.labelled = False  # whether lines begin with the number of their task
         self.step_key = step_key
         self.tables = Tables()
         self.bar: Bar | None = None
@@ -83,7 +84,8 @@ class Reader:
         """The rows that are whole with one more line, or what stands between carriage returns."""
         self.lines += 1
         self.said = []
-        fed = bare(segment, self.lines)
+        fed = bare(segment, self.lines, labelled=self.labelled)
+        self.labelled |= fed.labelled
         packed = segment.startswith('{"log":')  # by Docker
         message = self.messages.see(fed.text if packed else segment, fed.rank)
         for line in self.wrapped.finish() if message else self.wrapped.feed(fed, len(segment)):
