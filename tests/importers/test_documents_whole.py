@@ -296,7 +296,8 @@ def test_an_evaluation_that_counts_its_own_batches_is_no_restart(tmp_path: Path)
             for i in (8, 16, 24)
         ]
         rows.append({"mode": "val", "epoch": epoch, "iter": 5, "bbox_mAP": epoch / 8})
-    run = read(tmp_path, "run.log.json", lines(*rows))
-    assert len(run.info.attempts) == 1
-    assert [step for step, _ in points(run, "loss")] == [8, 16, 24, 32, 40, 48, 56, 64, 72]
-    assert points(run, "eval/bbox_mAP") == [(24, 0.125), (48, 0.25), (72, 0.375)]
+    for name, text in (("run.log.json", lines(*rows)), ("run.json", json.dumps(rows))):
+        run = read(tmp_path, name, text)
+        assert len(run.info.attempts) == 1
+        assert [step for step, _ in points(run, "loss")] == [8, 16, 24, 32, 40, 48, 56, 64, 72]
+        assert points(run, "eval/bbox_mAP") == [(24, 0.125), (48, 0.25), (72, 0.375)]

@@ -46,8 +46,9 @@ class JSONLines(Importer):
     out: they are events and summaries.
 
     Source: verl/utils/tracking.py (FileLogger), prime_rl/monitors/file.py,
-    tinker_cookbook/utils/ml_log.py, swift/trainers, mmcv/runner/hooks/logger/text.py, llamafactory/train/callbacks.py,
-    stable_baselines3/common/logger.py (JSONOutputFormat), ray/tune/logger/json.py.
+    tinker_cookbook/utils/ml_log.py, swift/trainers, mmcv/runner/hooks/logger/text.py,
+    llamafactory/train/callbacks.py, stable_baselines3/common/logger.py (JSONOutputFormat),
+    ray/tune/logger/json.py.
     """
 
     name = "jsonl"
