@@ -79,7 +79,7 @@ class CSVTable(Importer):
         table = Table(source, style, style.cells(first))
         if not table.header:
             raise EmptyRunError(f"Couldn't find metrics in '{source.path}': it has no header")
-        table.choose_step(style.cells(text) for _, text in peeked)
+        table.choose_step(style.cells(text) for _, text in peeked[:_PEEK_ROWS])
         for line, after in itertools.pairwise((*_rows(lines_of(source), first), None)):
             if line is not None:
                 table.add(line, last=after is None)
