@@ -315,3 +315,11 @@ def test_rows_of_several_runs_that_name_theirs(tmp_path: Path) -> None:
         ]
     later = [{"run_id": f"{step // 3}", "step": step, "loss": 1.0} for step in range(1, 6)]
     assert len(open_runs(log(tmp_path, "resumed.jsonl", lines(*later)))) == 1
+
+
+def test_rows_of_an_evaluation_in_a_table(tmp_path: Path) -> None:
+    text = "epoch,phase,loss,acc\n1,train,0.5,0.25\n1,val,0.75,0.125\n2,train,0.25,1\n2,val,3,1\n"
+    run = read(tmp_path, "log.csv", text)
+    assert points(run, "loss") == [(1, 0.5), (2, 0.25)]
+    assert points(run, "eval/loss") == [(1, 0.75), (2, 3.0)]
+    assert points(run, "eval/acc") == [(1, 0.125), (2, 1.0)]

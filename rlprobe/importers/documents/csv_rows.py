@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers import long_form, steps
+from rlprobe.importers import evaluations, long_form, steps
 from rlprobe.importers.documents.csv_cells import Style, is_blank, is_cut
 from rlprobe.importers.documents.csv_lines import Line
 from rlprobe.importers.documents.json_document import tag_of
@@ -54,6 +54,8 @@ class Table:
         self.trailing = len(header) - len(_without_blank_end(header))
         self.columns = _columns(header, self.source)
         self.names = [name for _, name in self.columns]
+        known = evaluations.KIND_KEYS
+        self.kinds = [place for place, name in enumerate(header) if name.lower() in known]
         if self.step_key is not None:
             self.quick = self._may_be_quick()
             self.step = self.header.index(self.step_key) if self.step_key in header else None
@@ -176,6 +178,7 @@ class Table:
         if self.long is not None:
             self._spread(step, cells, values)
             return
+        of_evaluation = any(evaluations.of_evaluation(cells[place]) for place in self.kinds)
         rows: dict[str, dict[str, float]] = {}
         own = "" if self.run_at is None else cells[self.run_at]
         padded = [*values, *[None] * (len(cells) - len(values))]
@@ -183,7 +186,8 @@ class Table:
             if not name:
                 continue
             if value is not None:
-                rows.setdefault(own if self.single else run, {})[name] = value
+                shown = evaluations.named(name) if of_evaluation else name
+                rows.setdefault(own if self.single else run, {})[shown] = value
                 self.numbers[name] = self.numbers.get(name, 0) + 1
             elif not is_blank(cell):
                 self._odd(name, number, cell)

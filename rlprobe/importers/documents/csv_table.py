@@ -35,6 +35,8 @@ class CSVTable(Importer):
       table that mixes both, numbers that can be read in two ways are not read.
     - A table of one value per row, which names its metric (`run,tag,step,value`): rows of one step
       become one, and each run is one.
+    - A row that says that it is one of an evaluation (`val` under `split`, `phase`, `mode`, …) has
+      its metrics below `eval/`.
     - Lines that start with `#` are comments. Where none but the last of these names the columns, it
       is the header.
 
