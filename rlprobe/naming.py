@@ -93,7 +93,10 @@ class Aliases:
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
             ranks = {name: rank for rank, name in enumerate(self.exact)}
-            ordered = sorted(keys, key=lambda key: (ranks.get(self.bare(key), -1), key))
+            # Of `KL` and `KL%`, the one in percent is a share of something else.
+            ordered = sorted(
+                keys, key=lambda key: (ranks.get(self.bare(key), -1), "%" not in key, key)
+            )
             names = frozenset(keys)
             self._plans[keys] = tuple(
                 Naming(key, key, None, None) if self._tells_less(key, names) else self.naming(key)

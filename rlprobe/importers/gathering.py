@@ -38,6 +38,7 @@ class Gathering:
     def __init__(self, root: Path, read: Read, step_key: str | None = None) -> None:
         self._root, self._read, self._step_key = root, read, step_key
         self._groups: dict[tuple[str, Importer], Gathered] = {}
+        self._outputs: dict[Path, Path] = {}  # of error outputs
         self.listing = Listing(root)
         self.account = LookedAt(root)
         self._gather()
@@ -86,10 +87,10 @@ class Gathering:
             self._add(log.path, output[0], Part(log.path, output[1]))
 
     def _look_at_both(self, log: Log, beside: Path, output: Content | None) -> None:
+        self._outputs[beside] = log.path
         errors = self._tried(beside, (beside,))
         if output is not None and errors is not None:
-            self._add(log.path, output[0], Part(log.path, output[1]))
-            self._add(log.path, errors[0], Part(beside, errors[1]))
+            self._add_both(Part(log.path, output[1]), output[0], Part(beside, errors[1]))
             return
         path, content = (log.path, output) if output is not None else (beside, errors)
         if content is None:
@@ -98,6 +99,17 @@ class Gathering:
             content = self._tried(path, (*log.parts, beside)) or content
             self.account.take(log.path, beside)
         self._add(path, content[0], Part(path, content[1]))
+
+    def _add_both(self, output: Part, importer: Importer, errors: Part) -> None:
+        """Metrics stand in both outputs: the same ones, which count once, or others."""
+        parts = sorted([output, errors], key=lambda part: -part.cells())
+        if parts[0].names() & parts[1].names():
+            self.account.say_twice(parts[1].path, parts[0].path)
+            more = [event for reading in parts[1].readings for event in reading.events]
+            parts[0].readings[-1].events = [*parts[0].readings[-1].events, *more]
+            parts.pop()
+        for part in parts:
+            self._add(output.path, importer, part)
 
     def _tried(self, path: Path, parts: tuple[Path, ...]) -> tuple[Importer, list[Reading]] | None:
         try:
@@ -110,7 +122,8 @@ class Gathering:
         """What logs without metrics tell of the end of the run that they are of (ranks)."""
         texts = {key: group for (key, kind), group in self._groups.items() if kind.fallback}
         for path in [*self.account.empty]:
-            group = texts.get(membership.run_of(path, self._root))
+            output = self._outputs.get(path, path)
+            group = texts.get(membership.run_of(output, self._root))
             event = _ending(path) if group is not None else None
             if group is None or event is None:
                 continue
@@ -131,8 +144,6 @@ class Gathering:
     def _rank(self, run: Gathered) -> None:
         """Say which rank each reading is of, where the names of the files tell it."""
         logs = [part for part in run.parts if part.holds_rows]
-        if run.importer.folder:
-            return
         ranks = membership.ranks_of([part.path for part in logs], self._root)
         for part, rank in zip(logs, ranks or (), strict=bool(ranks)):
             for reading in part.readings:

@@ -12,6 +12,7 @@ from rlprobe.importers.directory import MOST_FILES, Listing
 from rlprobe.numbers import plural
 from rlprobe.values import Problem
 
+SAID_TWICE = "{} tells the same run as {}: not read once more"
 _NAMED = 5  # files of one kind that are named, the others are counted
 _MOST_PROBLEMS = 20
 
@@ -39,6 +40,10 @@ class LookedAt:
             self.empty.append(path)
         else:
             self.failed.append((path, error))
+
+    def say_twice(self, path: Path, other: Path) -> None:
+        """Say that one file tells what another tells."""
+        self.said.append(SAID_TWICE.format(self._name(path), self._name(other)))
 
     def take(self, *paths: Path) -> None:
         """What was found to hold nothing tells something after all, beside another file."""

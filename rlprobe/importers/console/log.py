@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 from rlprobe import schema
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers.console.rows import Reader
+from rlprobe.importers.console.steps import ConsoleRow
 from rlprobe.importers.console.trainings import Mark, Trainings
+from rlprobe.importers.console.wrapped import width_of
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.source import Source
 
@@ -61,32 +63,39 @@ class Console(Importer):
 
 def readings_of(source: Source, lines: Iterable[str | Mark]) -> list[Reading]:
     """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
-    reader, trainings = Reader(step_key=source.step_key), Trainings()
+    reader, trainings = Reader(step_key=source.step_key, width=width_of(source.head)), Trainings()
     for line in lines:
         if isinstance(line, Mark):
-            trainings.add(reader.pause())
+            _give(reader, trainings, reader.pause())
             trainings.mark(line)
             continue
         if trainings.tells(line):
-            trainings.add(reader.pause())
+            _give(reader, trainings, reader.pause())
             trainings.hear(line)
         before = reader.progress
         rows = reader.feed(line)
         if reader.progress != before:
             trainings.move()
-        if rows:
-            trainings.add(rows)
+        if rows or reader.said:
+            _give(reader, trainings, rows)
         trainings.say(line)
-        for message in reader.said:
-            trainings.add(reader.pause())
-            trainings.tell(message)
-    trainings.add(reader.pause())
+    _give(reader, trainings, reader.pause())
     trainings.add_late(reader.finish())
     readings = trainings.readings([note for note in (reader.note, *reader.account.notes()) if note])
     if not readings:
         raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
     readings[0].unread = [*reader.account.unread(), *readings[0].unread]
     return readings
+
+
+def _give(reader: Reader, trainings: Trainings, rows: list[ConsoleRow]) -> None:
+    """Hand over rows, and messages behind the rows that were printed before them."""
+    given = reader.count - len(rows)
+    for behind, message in reader.said:
+        trainings.add(rows[: behind - given])
+        trainings.tell(message)
+        rows, given = rows[behind - given :], behind
+    trainings.add(rows)
 
 
 def segments(source: Source) -> Iterator[str]:

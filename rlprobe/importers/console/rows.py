@@ -40,13 +40,14 @@ class Reader:
     Args:
         most: rows that are held back at most, for the case that there are no better ones.
         step_key: the counter to take for the step, where there are several.
+        width: of the widest of the first lines; 0 where no terminal broke the lines.
 
     Attributes:
         note: what was assumed of the rows that `finish` gave, in words.
         account: which lines of metrics were understood.
     """
 
-    def __init__(self, most: int = _MOST_HELD, step_key: str | None = None) -> None:
+    def __init__(self, most: int = _MOST_HELD, step_key: str | None = None, width: int = 0) -> None:
         self.note = ""
         self.account = Account()
         self.ready: list[ConsoleRow] = []
@@ -55,7 +56,8 @@ class Reader:
         self.latest: int | None = None  # the step of the last one
         self.lines = 0  # of the log, so far
         self.number = 0  # of the line that is read
-        self.wrapped = Wrapped()
+        self.wrapped = Wrapped(width)
+        self.labelled = False  # whether lines begin with the number of their task
         self.step_key = step_key
         self.tables = Tables()
         self.bar: Bar | None = None
@@ -70,7 +72,7 @@ class Reader:
         self.most = most
         self.asides = Asides(most)
         self.messages = messages()
-        self.said: list[Message] = []  # in what was fed last
+        self.said: list[tuple[int, Message]] = []  # in what was fed last, each behind how many rows
         self.measured = 0  # rows that are no evaluation
         self.unstepped = False  # whether some row told no step
         self.names: set[str] = set()  # of the rows that told their step
@@ -83,7 +85,9 @@ class Reader:
         """The rows that are whole with one more line, or what stands between carriage returns."""
         self.lines += 1
         self.said = []
-        for line in self.wrapped.feed(bare(segment, self.lines), len(segment)):
+        bared = bare(segment, self.lines, labelled=self.labelled)
+        self.labelled |= bared.labelled
+        for line in self.wrapped.feed(bared):
             self._take(line)
         return self._given()
 
@@ -101,6 +105,7 @@ class Reader:
 
     def pause(self) -> list[ConsoleRow]:
         """The rows that are whole because something else begins: another training, a cell."""
+        self.said = []
         for line in self.wrapped.finish():
             self._take(line)
         self._flush()
@@ -108,6 +113,7 @@ class Reader:
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
+        self.said = []
         for line in self.wrapped.finish():
             self._take(line)
         self._flush()
@@ -237,15 +243,14 @@ class Reader:
                 self._row(row)
 
     def _tell(self, message: Message) -> None:
-        """What a framework says beside its rows."""
-        self.said.append(message)
-        if message.known.rows == "bar":
-            self._flush()
-            if self.bar is not None:
-                self.asides.overflowed |= "update_skipped" in message.metrics
-                self._explicit(self.bar.at, dict(message.metrics))
-                return
-        self.asides.add(message, rows=bool(self.measured))
+        """What a framework says beside its rows: its numbers are of the next row, or one alone."""
+        self._flush()
+        if message.known.rows == "bar" and self.bar is not None:
+            self.asides.overflowed |= "update_skipped" in message.metrics
+            self._explicit(self.bar.at, dict(message.metrics))
+        else:
+            self.asides.add(message, rows=bool(self.measured))
+        self.said.append((self.count, message))
 
     def _deepspeed(self, text: str) -> bool:
         match = _DEEPSPEED.search(text) if "skipped=" in text else None
