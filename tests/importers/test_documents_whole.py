@@ -276,3 +276,27 @@ def test_columns_without_steps_below_an_object(tmp_path: Path) -> None:
     run = read(tmp_path, "run.json", json.dumps(document))
     assert points(run, "loss") == [(1, 3.0), (2, 2.0)]
     assert points(run, "eval/loss") == [(1, 4.0), (2, 5.0)]
+
+
+def test_results_whose_rows_are_longer_than_the_head(tmp_path: Path) -> None:
+    rows = [
+        {"episode_reward_mean": 1.5 * n, "hist_stats": [7] * 40_000, "training_iteration": n}
+        for n in (1, 2, 3)
+    ]
+    run = read(tmp_path, "result.json", lines(*rows))
+    assert run.info.source == "jsonl"
+    assert points(run, "reward_mean") == [(1, 1.5), (2, 3.0), (3, 4.5)]
+
+
+def test_an_evaluation_that_counts_its_own_batches_is_no_restart(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"env_info": "linux", "seed": 3}]
+    for epoch in (1, 2, 3):
+        rows += [
+            {"mode": "train", "epoch": epoch, "iter": i, "loss": epoch + i / 64}
+            for i in (8, 16, 24)
+        ]
+        rows.append({"mode": "val", "epoch": epoch, "iter": 5, "bbox_mAP": epoch / 8})
+    run = read(tmp_path, "run.log.json", lines(*rows))
+    assert len(run.info.attempts) == 1
+    assert [step for step, _ in points(run, "loss")] == [8, 16, 24, 32, 40, 48, 56, 64, 72]
+    assert points(run, "eval/bbox_mAP") == [(24, 0.125), (48, 0.25), (72, 0.375)]

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rlprobe.importers.console import line as console_line
-from rlprobe.importers.console.pairs import NUMBER, Pair, left_of, metrics_of, pairs_in, value_of
+from rlprobe.importers.console.pairs import (
+    NUMBER,
+    Pair,
+    left_of,
+    measured,
+    metrics_of,
+    pairs_in,
+    value_of,
+)
 from rlprobe.importers.numbers import spelled
 
 Kind = Literal["labels", "section", "rule", "inner rule", "text"]
@@ -71,7 +79,10 @@ def labelled(text: str) -> Labelled:
     stripped = text.strip()
     if stripped[:1] in "|│┃" and stripped:
         return _barred(stripped)
-    return _columns(text) or _label(text) or _yaml(text) or _several(text) or Labelled()
+    found = _columns(text) or _label(text)
+    if found is None and ("±" in text or "+-" in text):
+        found = _several(text)  # before it is taken for a name with text
+    return found or _yaml(text) or _several(text) or Labelled()
 
 
 def _is_title(text: str) -> bool:
@@ -93,7 +104,7 @@ def _barred(text: str) -> Labelled:
         return Labelled("section", section=plain[0][:-1], indent=_depth(cells[0]), panel=True)
     if len(plain) >= 2 and len(plain) % 2 == 0 and not any(map(_holds_pair, plain[::2])):
         for key, cell in zip(plain[::2], plain[1::2], strict=True):
-            value = spelled(cell) if key else None
+            value = measured(cell) if key else None
             if value is not None and not key[0].isdigit():
                 _take(label, key, value)
         label.indent = _depth(cells[0]) if bar == "|" and len(plain) == 2 else -1
@@ -136,7 +147,9 @@ def _take(into: Labelled, key: str, value: float) -> None:
 
 def _label(text: str) -> Labelled | None:
     """One name with its number and nothing else."""
-    match = _LABEL.fullmatch(_ASIDE.sub("", text) if "(" in text else text)
+    match = _LABEL.fullmatch(text)
+    if match is None and "(" in text:
+        match = _LABEL.fullmatch(_ASIDE.sub("", text))
     if match is None:
         return None
     value = value_of(match["value"].rstrip(".,"), match["unit"])
@@ -156,7 +169,9 @@ def _several(text: str) -> Labelled | None:
         text = text[redrawn.end() :]
     group = _GROUP.match(text)
     prefix, inside = (f"{group['group']}/", text[group.end() :]) if group else ("", text)
-    pairs = [pair for pair in pairs_in(inside) if _is_named(pair)]
+    pairs = pairs_in(inside)
+    if len(pairs) < 2 or _WORD.search(left_of(inside, pairs)):
+        pairs = [pair for pair in pairs if _is_named(pair)]
     words = len(_WORD.findall(left_of(inside, pairs)))
     if not pairs or words > (_MOST_WORDS if len(pairs) == 1 else len(pairs) + 1):
         return None

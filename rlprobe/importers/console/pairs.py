@@ -23,9 +23,10 @@ _UNIT = (
     r"(?![\w/]|\s{0,9}[:=]|\s[\d.-]))?"
 )
 _KEY = r"[A-Za-z_][\w./@%-]{0,79}(?:\([\w/%]{0,20}\))?"
+_IN_UNIT = r"(?: \([A-Za-z%][\w/%.-]{0,19}\)(?=\s{0,9}[:=]|\s[-+.\d]))?"  # `time (ms): 12`
 # Every repetition is bounded and a name starts at a word's start: no line takes long.
 PLAIN = re.compile(
-    rf"(?<![\w./@%-])(?P<key>{_KEY}(?: [A-Za-z][\w./@%()-]{{0,39}}){{0,4}}?)"
+    rf"(?<![\w./@%-])(?P<key>{_KEY}(?: [A-Za-z][\w./@%()-]{{0,39}}){{0,4}}?{_IN_UNIT})"
     rf"(?:\s{{0,20}}(?P<sign>=>|[:=#])\s{{0,20}}|\s{{1,20}})(?P<list>\[\s{{0,9}})?"
     rf"(?P<value>{_VALUE})(?:\s{{0,9}}/\s{{0,9}}(?P<of>\d+)(?![\w.])"
     rf"|\s?(?:±|\+/?-)\s?(?P<spread>{NUMBER})(?![\w.]))?"
@@ -34,6 +35,10 @@ PLAIN = re.compile(
 )
 _ITEM = re.compile(
     rf"(?P<key>\S.*?)\s*[:=]\s*(?P<value>{_VALUE})\s*(?P<unit>[A-Za-z%/]*)\s*", re.IGNORECASE
+)
+_MEASURED = re.compile(
+    rf"(?P<value>{_VALUE})(?:\s?(?:±|\+/?-)\s?(?P<spread>{NUMBER}))?(?P<unit>{_UNIT})",
+    re.IGNORECASE,
 )
 _SOURCE_FILES = (".py", ".cpp", ".cc", ".cu")  # `train.py:143` is a place
 _SCALE = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "%": 1e-2}
@@ -117,6 +122,13 @@ def piped(text: str) -> Iterator[tuple[str, float]]:
         value = value_of(match["value"], match["unit"]) if match else None
         if match and value is not None:
             yield match["key"], value
+
+
+def measured(text: str) -> float | None:
+    """A cell that is one number, with its unit or spread if it has some; None if it is none."""
+    text = text.strip()
+    match = _MEASURED.fullmatch(text)
+    return value_of(match["value"], match["unit"]) if match else spelled(text)
 
 
 def value_of(text: str, unit: str) -> float | None:

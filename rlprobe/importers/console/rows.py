@@ -56,6 +56,7 @@ class Reader:
         self.lines = 0  # of the log, so far
         self.number = 0  # of the line that is read
         self.wrapped = Wrapped()
+        self.labelled = False  # whether lines begin with the number of their task
         self.step_key = step_key
         self.tables = Tables()
         self.bar: Bar | None = None
@@ -83,7 +84,9 @@ class Reader:
         """The rows that are whole with one more line, or what stands between carriage returns."""
         self.lines += 1
         self.said = []
-        for line in self.wrapped.feed(bare(segment, self.lines), len(segment)):
+        bared = bare(segment, self.lines, labelled=self.labelled)
+        self.labelled |= bared.labelled
+        for line in self.wrapped.feed(bared, len(segment)):
             self._take(line)
         return self._given()
 
