@@ -24,7 +24,7 @@ _LONGEST = 32_768
 _ROW = re.compile(r"[\w)\]'\"]\s?[:=|]\s?[-+.\d'\"ni]|[A-Za-z_]\s+[-+]?\.?\d|\bstep:\d")
 _START = re.compile(
     r"\s*(?:(?:global|train|training)?[ _]?(?:step|iter|iteration|epoch|episode|update)s?\b|\[|\{|<"
-    r"|>|[-=*#_|:]{2}|Traceback|File |Saving|WARN|\d+\W\s*(?:step|[A-Z])|\d{1,3}%\|)",
+    r"|>|[-=*#_|:]{2}|Traceback|File |Saving|WARN|\d+\W\s*(?:step|(?-i:[A-Z]))|\d{1,3}%\|)",
     re.IGNORECASE,
 )
 _STEPPED = re.compile(r"\b(?:step|iter|iteration|epoch)s?\s?[:=#]?\s?\[?\s{0,9}\d", re.IGNORECASE)
@@ -35,6 +35,8 @@ _SEPARATOR = re.compile(r"\s*([-|,;/])\s+(?=[A-Za-z_])")
 _ENDS_IN_SEPARATOR = re.compile(r"\s?([-|,;/])\s*$|\t$")
 _BETWEEN = re.compile(r"[\s|,;/-]*")
 _BAR = "|│┃"
+_CORNERS = "╭╰├┏┗┣┡└┌╒╘╞┠"  # with which a rule of a box begins
+_ENDS = "│┃|╮╯┤┓┛┫┩┘┐╕╛╡┨"
 _QUOTED = re.compile(r"\s*(['\"])[\w ./@()%-]{1,80}\1\s?:\s?[^\s\\]")
 
 
@@ -116,7 +118,7 @@ def _goes_on(first: str, second: str, whole: str, *, full: bool) -> bool:
     Args:
         full: whether it reaches the end of the line.
     """
-    if first.lstrip()[:1] in _BAR and first.strip():
+    if first.lstrip()[:1] in _BAR + _CORNERS and first.strip():
         return _goes_on_in_bars(first, second, full=full)
     if first.lstrip()[:1] in "'\"":
         return _goes_on_quoted(first, second)
@@ -143,6 +145,7 @@ def _is_seam(first: str, whole: str, seam: int) -> bool:
     return (
         bool(_ENDS_IN_SEPARATOR.search(tail))
         and follows is not None
+        and follows.blank == before[-1].blank
         and not whole[seam : follows.start].strip()
         and len(pairs) >= len(before)
     )
@@ -172,24 +175,20 @@ def _is_separated_alike(first: str, pairs: Sequence[Pair]) -> bool:
 
 
 def _at_separator(first: str, second: str, *, full: bool) -> bool:
-    """Whether the break is at what separates pairs: it ends one line, or begins the other."""
+    """Whether a line begins with what separates the pairs of the line before."""
     begins = _SEPARATOR.match(second)
     if begins is not None:
         pairs = pairs_in(first) if pairs_in(second) else []
         between = (first[a.end : b.start] for a, b in itertools.pairwise(pairs))
         return (full and bool(pairs)) or any(begins[1] in text for text in between)
-    ends = _ENDS_IN_SEPARATOR.search(first)
-    if ends is None or not ends[1] or f"{ends[1]} " not in first[: ends.start()]:
-        return False
-    two = pairs_in(second)
-    return bool(two) and not second[: two[0].start].strip() and not _START.match(second)
+    return False
 
 
 def _may_be_broken(text: str) -> bool:
     if len(text) < _SHORTEST or len(text) > _LONGEST or "%|" in text or "<t" in text:
         return False
     start = text.lstrip()[:1]
-    if start in _BAR:
+    if start in _BAR + _CORNERS:
         return True
     if "{" in text or "}" in text or (start in "'\"" and not _QUOTED.match(text)):
         return False
@@ -199,12 +198,15 @@ def _may_be_broken(text: str) -> bool:
 def _goes_on_in_bars(first: str, second: str, *, full: bool) -> bool:
     """A line between bars that lacks its end, or is cut at one of them."""
     bar = first.lstrip()[0]
-    closed = first.rstrip()[-1:] == bar
+    closed = first.rstrip()[-1:] in _ENDS
+    start, end = second.lstrip()[:1], second.rstrip()[-1:]
+    if bar in _CORNERS:
+        return full and not closed and start not in _CORNERS + _BAR
     if second.strip() == bar:
         return not closed
-    if second.lstrip()[:1] == bar:
-        return full and not closed
-    return ((full or not closed) and second.rstrip()[-1:] == bar) or (full and bar in second)
+    if start in _BAR + _CORNERS:
+        return full and not closed and start == bar
+    return ((full or not closed) and end == bar) or (full and bar in second)
 
 
 def _goes_on_quoted(first: str, second: str) -> bool:
