@@ -16,6 +16,7 @@ from rlprobe.importers.formats import formats
 from rlprobe.importers.gathered import Gathered, Part
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.looked_at import LookedAt
+from rlprobe.importers.placing import events_of
 from rlprobe.importers.rotation import Log, logs_of
 from rlprobe.importers.source import Source
 from rlprobe.importers.told_twice import told_once
@@ -93,7 +94,7 @@ class Gathering:
         parts = sorted([output, errors], key=lambda part: -part.cells())
         if parts[0].names() & parts[1].names():
             self.account.say_twice(parts[1].path, parts[0].path)
-            more = [event for reading in parts[1].readings for event in reading.events]
+            more = [event for reading in parts[1].readings for event in events_of(reading)]
             parts[0].readings[-1].events = [*parts[0].readings[-1].events, *more]
             parts.pop()
         for part in parts:

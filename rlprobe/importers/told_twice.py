@@ -22,6 +22,7 @@ from rlprobe import naming
 from rlprobe.importers.gathered import Gathered, Part, taken
 from rlprobe.importers.importer import Reading
 from rlprobe.importers.looked_at import SAID_TWICE
+from rlprobe.importers.placing import events_of
 from rlprobe.importers.points import ColumnTable
 from rlprobe.importers.rows import Columns
 from rlprobe.importers.tensorboard.event_files import TensorBoard
@@ -239,7 +240,7 @@ def _twins(beside: Sequence[Gathered], remarks: list[str]) -> list[Gathered]:
             if other not in twins and _alike(content[id(group)], content[id(other)]):
                 twins.append(other)
                 remarks.append(SAID_TWICE.format(other.key, group.key))
-                events = [*group.readings[0].events, *other.readings[0].events]
+                events = [*group.readings[0].events, *events_of(other.readings[0])]
                 group.readings[0].events = events
     return twins
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -355,6 +356,15 @@ def test_so_it_does_where_rows_have_no_step(tmp_path: Path) -> None:
 )
 def test_prefixes_of_workers_and_bars_hide_nothing(tmp_path: Path, prefix: str) -> None:
     run = run_of(tmp_path, *[prefix + ENGINE.format(at, 0, 0, 50 + at) for at in range(4)])
+    assert [value for _, value in points(run, "kv_cache_usage")] == [0.5, 0.51, 0.52, 0.53]
+
+
+def test_messages_in_the_log_of_a_container_are_read(tmp_path: Path) -> None:
+    lines = [
+        json.dumps({"log": ENGINE.format(at, 0, 0, 50 + at) + "\n", "stream": "stderr"})
+        for at in range(4)
+    ]
+    run = run_of(tmp_path, *lines, '{"log":"done\\n","stream":"stdout"')
     assert [value for _, value in points(run, "kv_cache_usage")] == [0.5, 0.51, 0.52, 0.53]
 
 
