@@ -9,7 +9,9 @@ from pathlib import Path
 from rlprobe.errors import InputError
 from rlprobe.importers import membership
 from rlprobe.importers.console.ending import LastWords
+from rlprobe.importers.console.heard import Heard
 from rlprobe.importers.console.log import segments
+from rlprobe.importers.console.messages import messages
 from rlprobe.importers.directory import Listing
 from rlprobe.importers.folders import folders_in
 from rlprobe.importers.formats import formats
@@ -113,12 +115,13 @@ class Gathering:
         for path in [*self.account.empty]:
             output = self._outputs.get(path, path)
             group = texts.get(membership.run_of(output, self._root))
-            event = _ending(path) if group is not None else None
-            if group is None or event is None:
+            events = _endings(path) if group is not None else []
+            if group is None or not events:
                 continue
             ranks = membership.ranks_of([*(part.path for part in group.parts), path], self._root)
-            told = replace(event, rank=ranks[-1] if ranks else 0)
-            group.parts.append(Part(path, [Reading(events=[told])]))
+            rank = ranks[-1] if ranks else 0
+            told = [replace(event, rank=event.rank or rank) for event in events]
+            group.parts.append(Part(path, [Reading(events=told)]))
             self.account.take(path)
 
     def _with_rollouts(self, groups: Sequence[Gathered]) -> Iterator[Gathered]:
@@ -158,12 +161,15 @@ def _length(path: Path) -> float:
     return float("inf") if number is None else number
 
 
-def _ending(path: Path) -> Event | None:
-    words = LastWords()
+def _endings(path: Path) -> list[Event]:
+    """What output without metrics tells: how it ended, and what frameworks say in it."""
+    words, heard = LastWords(), Heard()
     try:
         for segment in segments(Source(path)):
             words.add(segment)
+            if (message := messages().see(segment)) is not None:
+                heard.hear(message, -1)
     except InputError:
-        return None
-    event = words.event(0)
-    return None if event is None else replace(event, step=None)
+        return []
+    event = words.event(None) or heard.ending(-1)
+    return [*(told.event for told in heard.told()), *([] if event is None else [event])]
