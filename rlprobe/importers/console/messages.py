@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlprobe import schema
-from rlprobe.importers.console.prefixes import ANSI
+from rlprobe.importers.console.prefixes import ANSI, unpacked
 from rlprobe.importers.console.steps import BAR
 from rlprobe.importers.numbers import spelled
 from rlprobe.schema import KnownMessage
@@ -88,7 +88,8 @@ class Messages:
         """
         for needle in self._needles:
             if needle in text:
-                at = text.index(needle)
+                text = unpacked(text)
+                at = text.find(needle)
                 around = text[max(0, at - _BEFORE) : at + _AFTER]
                 around = ANSI.sub("", around) if "\x1b" in around else around
                 for known in self._by_needle[needle]:

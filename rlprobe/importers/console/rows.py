@@ -93,8 +93,7 @@ class Reader:
         for line in self.wrapped.finish() if message else self.wrapped.feed(fed):
             self._take(line)
         if message is not None:
-            self.rank = fed.rank
-            self._tell(message, fed.text)
+            self._tell(message, fed)
         return self._given()
 
     def _take(self, line: Line) -> None:
@@ -251,10 +250,10 @@ class Reader:
             if row and console_line.measures(row):
                 self._row(row)
 
-    def _tell(self, message: Message, text: str) -> None:
+    def _tell(self, message: Message, line: Line) -> None:
         """What a framework says beside its rows: its numbers are of the next row, or one alone."""
-        if "%|" in text:
-            self._bars(text)
+        self.rank = line.rank
+        self._bars(line.text)
         self._flush()
         if message.known.rows == "bar" and self.bar is not None:
             self.asides.overflowed |= "update_skipped" in message.metrics
