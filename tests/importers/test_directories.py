@@ -132,6 +132,14 @@ def test_a_rotated_log_is_one_log_from_the_oldest_on(
     assert len(run.info.attempts) == 1
 
 
+def test_of_a_rotated_log_that_is_given_alone_the_rest_is_named(tmp_path: Path) -> None:
+    log(tmp_path, "t.log.1.gz", gzip.compress(rows(1, 2).encode()))
+    run = only(log(tmp_path, "t.log", rows(3, 4)))
+    assert run.info.notes == (
+        "older rows are in t.log.1.gz, which is not read: give the directory",
+    )
+
+
 def test_logs_with_dates_in_their_names_are_runs_of_their_own(tmp_path: Path) -> None:
     for name in (
         "exp-20261129.jsonl",
@@ -290,3 +298,15 @@ def test_the_error_output_of_a_rank_tells_of_its_end(tmp_path: Path) -> None:
     log(tmp_path, "attempt_0/1/stderr.log", TRACEBACK)
     run = only(tmp_path)
     assert [(event.kind, event.rank) for event in run.events] == [("crash", 1)]
+
+
+def test_pipes_where_a_store_has_files_do_not_hang(tmp_path: Path) -> None:
+    run = tmp_path / "0" / "r1"
+    (run / "metrics").mkdir(parents=True)
+    for name in ("meta.yaml", "metrics/loss", "run-x.wandb", "run-x.swanlab"):
+        os.mkfifo(run / name)
+    log(tmp_path, "old/manifest.json", '{"schema_version": 1, "run_id": "a", "algorithm": "x"}')
+    (tmp_path / "old" / "samples").mkdir()
+    os.mkfifo(tmp_path / "old" / "samples" / "a.parquet")
+    log(tmp_path, "a.jsonl", rows(1, 2))
+    assert len(only(tmp_path).steps) == 2

@@ -73,8 +73,7 @@ def bare(segment: str, number: int = 0, *, labelled: bool = False) -> Line:
         labelled: whether a line before began with the number of its task.
     """
     text = ANSI.sub("", segment) if "\x1b" in segment else segment
-    if text.startswith('{"log":'):
-        text = _output_in(text)
+    text = unpacked(text)
     start = text.lstrip()
     if not start or not (start[0] in _STARTS or start[:1].isalpha()):
         return Line(text, number=number, length=len(text))
@@ -94,8 +93,10 @@ def bare(segment: str, number: int = 0, *, labelled: bool = False) -> Line:
     return Line(text[position:], rank, position > 0, sure, number=number, length=len(text))
 
 
-def _output_in(text: str) -> str:
+def unpacked(text: str) -> str:
     """The line of output inside a line of a container's log (Docker's JSON files)."""
+    if not text.startswith('{"log":'):
+        return text
     try:
         line = json.loads(text).get("log")
     except (ValueError, RecursionError, AttributeError):

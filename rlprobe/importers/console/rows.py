@@ -86,10 +86,14 @@ class Reader:
         """The rows that are whole with one more line, or what stands between carriage returns."""
         self.lines += 1
         self.said = []
-        bared = bare(segment, self.lines, labelled=self.labelled)
-        self.labelled |= bared.labelled
-        for line in self.wrapped.feed(bared):
+        fed = bare(segment, self.lines, labelled=self.labelled)
+        self.labelled |= fed.labelled
+        packed = segment.startswith('{"log":')  # by Docker
+        message = self.messages.see(fed.text if packed else segment, fed.rank)
+        for line in self.wrapped.finish() if message else self.wrapped.feed(fed):
             self._take(line)
+        if message is not None:
+            self._tell(message, fed)
         return self._given()
 
     def _take(self, line: Line) -> None:
@@ -104,19 +108,22 @@ class Reader:
         """Changes with every row of metrics and every move of the progress bar."""
         return self.count, id(self.waiting), self.bar.at if self.bar else 0
 
+    def drain(self) -> None:
+        """Read the line that waits for its rest, as none comes."""
+        for line in self.wrapped.finish():
+            self._take(line)
+
     def pause(self) -> list[ConsoleRow]:
         """The rows that are whole because something else begins: another training, a cell."""
         self.said = []
-        for line in self.wrapped.finish():
-            self._take(line)
+        self.drain()
         self._flush()
         return self._given()
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
         self.said = []
-        for line in self.wrapped.finish():
-            self._take(line)
+        self.drain()
         self._flush()
         self.blocks.finish()
         self._settle()
@@ -151,13 +158,8 @@ class Reader:
 
     def _line(self, text: str) -> None:
         self.bar_here = False
-        whole = text
         if "%|" in text:
             text = self._bars(text)
-        message = self.messages.see(whole, self.rank)
-        if message is not None:
-            self._tell(message)
-            return
         if not text.strip():
             return
         if "{" in text:
@@ -248,15 +250,18 @@ class Reader:
             if row and console_line.measures(row):
                 self._row(row)
 
-    def _tell(self, message: Message) -> None:
+    def _tell(self, message: Message, line: Line) -> None:
         """What a framework says beside its rows: its numbers are of the next row, or one alone."""
+        self.rank = line.rank
+        self._bars(line.text)
         self._flush()
         if message.known.rows == "bar" and self.bar is not None:
             self.asides.overflowed |= "update_skipped" in message.metrics
             self._explicit(self.bar.at, dict(message.metrics))
         else:
             self.asides.add(message, rows=bool(self.measured))
-        self.said.append((self.count, message))
+        if message.known.kind or message.known.relaunch:
+            self.said.append((self.count, message))
 
     def _deepspeed(self, text: str) -> bool:
         match = _DEEPSPEED.search(text) if "skipped=" in text else None
