@@ -80,6 +80,8 @@ def labelled(text: str) -> Labelled:
     stripped = text.strip()
     if stripped[:1] in "|│┃" and stripped:
         return _barred(stripped)
+    if console_line.point(text) is not None:
+        return Labelled()
     found = _columns(text) or _label(text)
     if found is None and ("±" in text or "+-" in text):
         found = _several(text)  # before it is taken for a name with text
