@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-
 import numpy as np
 
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers.console.ending import LastWords
 from rlprobe.importers.console.line import STEP_KEYS
 from rlprobe.importers.console.rows import Reader
+from rlprobe.importers.console.sieve import Lines
 from rlprobe.importers.console.steps import SettledSteps
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.rows import RowTable
 from rlprobe.importers.source import Source
-
-_LONGEST_SEGMENT = 256 * 1024
-_BREAK = re.compile(rb"\r\n|[\r\n]")
 
 
 class Console(Importer):
@@ -61,14 +56,14 @@ class Console(Importer):
     def read(self, source: Source) -> list[Reading]:
         """The run in the output."""
         reader, table, steps, last_words = Reader(), RowTable(), SettledSteps(), LastWords()
-        for segment in segments(source):
+        lines = Lines(source)
+        for segment in lines.read(lambda: reader.idle):
             before = reader.progress
             for row in reader.feed(segment):
                 table.add(0, row.metrics)
                 steps.add(row)
             if reader.progress != before:
-                last_words.clear()
-            last_words.add(segment)
+                lines.mark()
         for row in reader.finish():
             table.add(0, row.metrics)
             steps.add(row)
@@ -77,22 +72,7 @@ class Console(Importer):
         numbers, notes = steps.settled()
         table.set_steps(np.array(numbers, dtype=np.int64))
         notes += [reader.note] if reader.note else []
+        for segment in lines.since_mark():
+            last_words.add(segment)
         ending = last_words.event(numbers[-1])
         return [Reading(table, notes=notes, events=() if ending is None else (ending,))]
-
-
-def segments(source: Source) -> Iterator[str]:
-    """What stands between line ends and carriage returns; one that is too long is cut short."""
-    rest = b""
-    for chunk in source.chunks():
-        if b"\n" not in chunk and b"\r" not in chunk:
-            rest = rest + chunk if len(rest) < _LONGEST_SEGMENT else rest
-            continue
-        *parts, rest = _BREAK.split(rest + chunk)
-        for part in parts:
-            if part:
-                yield part[:_LONGEST_SEGMENT].decode("utf-8", "replace")
-        if len(rest) > _LONGEST_SEGMENT:
-            rest = rest[:_LONGEST_SEGMENT]
-    if rest:
-        yield rest.decode("utf-8", "replace")

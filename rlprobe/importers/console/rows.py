@@ -9,6 +9,7 @@ import re
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.blocks import Blocks
 from rlprobe.importers.console.pairs import ANSI, RANK, RAY, plain_pairs
+from rlprobe.importers.console.shapes import Shapes
 from rlprobe.importers.console.steps import BAR, Bar, ConsoleRow, Row, bar_of
 from rlprobe.importers.console.table import Tables
 from rlprobe.importers.numbers import spelled
@@ -63,6 +64,7 @@ class Reader:
         self.waiting: ConsoleRow | None = None
         self.last: Row = {}
         self.warned: Row = {}  # from warnings since the last row
+        self.parse = Shapes(console_line.parse).parse
         self.most = most
         self.overflows: list[Row] = []  # warned of before any row: all there is, perhaps
         self.overflowed = False
@@ -85,6 +87,11 @@ class Reader:
     def progress(self) -> tuple[int, int, int]:
         """Changes with every row of metrics and every move of the progress bar."""
         return self.count, id(self.waiting), self.bar.at if self.bar else 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether no line is waited for: then one without a metric or a known word is nothing."""
+        return bool(self.measured) and not (self.open or self.evaluating or self.tables.open)
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
@@ -122,7 +129,7 @@ class Reader:
             return
         if self._deepspeed(text):
             return
-        row = console_line.parse(text)
+        row = self.parse(text)
         if row is not None:
             self._row(row)
             return
@@ -196,7 +203,7 @@ class Reader:
             step = console_line.step_in(text[:start])
             self.context = int(step[0]) if step else self.context
             text = text[:start]
-        single = console_line.parse(text)
+        single = self.parse(text)
         if single is not None:
             self._row(single)
             return

@@ -41,6 +41,11 @@ class Tables:
         self._cells: list[str] | None = None
         self._cell: list[str] | None = None
 
+    @property
+    def open(self) -> bool:
+        """Whether the next line may belong to a table."""
+        return bool(self._header or self._named or self._section) or self._cell is not None
+
     def feed(self, line: str) -> list[Row]:
         """The rows that this line completes; each has its `step`."""
         self.taken = True

@@ -1,0 +1,264 @@
+"""Lines that differ in nothing but their numbers: read once, then by a template.
+
+A trainer prints the same line again and again with other numbers. What a line means is decided by
+its parser alone; a template is learnt from it by asking about lines of the same shape with other
+numbers in every spelling, and is given up wherever an answer is not what the numbers were.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+Row = dict[str, float]
+Parser = Callable[[str], Row | None]
+_Answer = tuple[list[float], Row]  # the numbers of a line, and what the parser made of them
+
+_TOKEN = re.compile(
+    r"(?<![\w.@/+-])(?P<float>[-+]?(?:\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|\.\d+)|[-+]\d+"
+    r"|(?:(?<=[:=(])|(?<=[:=] ))[-+]?(?:nan|inf)(?![\w.]))"
+    r"|(?<![\w.@+])(?<![A-Za-z_/]-)(?<![A-Za-z_]/)(?P<int>[0-9]+)",
+    re.ASCII,
+)
+_COARSE = re.compile(r"[0-9.]+(?:[eE][-+][0-9]+)?")
+_BLANKS = re.compile(r" {2,}")
+_JOINTS = ":-/,."  # between digits: parts of a time, a date, a fraction or a grouped number
+_FLOATS = r"([-+.0-9eEnaif]{1,40})"
+_INTS = r"([0-9]{1,15})"
+_SPELT = (
+    "{0}.{1}", "-{0}.{1}", "{0}.{1}e-0{2}", "-{0}.{1}e+0{2}", "{0}.{1}E-0{2}", "{0}e-0{2}", "{0}",
+    "-{0}", "+{0}.{1}", ".{1}", "{0}.", "0.0", "nan", "-nan", "inf", "-inf",
+)  # fmt: skip
+_FACTORS = (1.0, 1e-3, 1e-2, 60.0, 3600.0, 1e3, 1e6, 1e9)
+_DIGITS = (1, 2, 4, 9, 15)  # of a whole number
+_MOST_CHARACTERS = 16_384
+_MOST_KNOWN = 4096  # shapes that are remembered
+_MOST_ATTEMPTS = 12  # to learn a shape
+_TRIED_FIRST = 4  # templates, before the shape of a line is looked at
+_SEEN_BEFORE = 2  # lines of a shape before it is learnt
+_CHECKED = 3  # uses of a template that the parser confirms
+
+
+@dataclass(slots=True)
+class _Template:
+    """A line of one shape: where its numbers stand and what they are called.
+
+    Attributes:
+        groups: of the numbers of the row, in the order of its keys; empty for no row.
+        scaled: what some of them are multiplied with.
+        unchecked: uses that are still confirmed by the parser.
+    """
+
+    match: Callable[[str], re.Match[str] | None]
+    keys: tuple[str, ...]
+    groups: tuple[int, ...]
+    scaled: Mapping[str, float]
+    fixed: Mapping[str, float]
+    unchecked: int = _CHECKED
+
+    def row(self, match: re.Match[str]) -> Row | None:
+        """The row of a line that matches; ValueError where a number is none."""
+        if not self.keys:
+            return None
+        if len(self.groups) == 1:
+            row = {self.keys[0]: float(match[self.groups[0]])}
+        else:
+            row = dict(zip(self.keys, map(float, match.group(*self.groups)), strict=True))
+        for key, factor in self.scaled.items():
+            row[key] *= factor
+        if self.fixed:
+            row.update(self.fixed)
+        return row
+
+
+@dataclass(slots=True)
+class _Shape:
+    """Lines that are the same but for their numbers; templates differ in how these are spelt."""
+
+    seen: int = 0
+    attempts: int = 0
+    templates: list[_Template] = field(default_factory=list)
+
+
+class Shapes:
+    """A parser of lines that is quick where lines repeat.
+
+    Args:
+        parser: a function of the line alone.
+    """
+
+    def __init__(self, parser: Parser) -> None:
+        self._parser = parser
+        self._first: list[_Template] = []
+        self._known: dict[str, _Shape] = {}
+
+    def parse(self, text: str) -> Row | None:
+        """What the parser says of the line."""
+        for place, template in enumerate(self._first):
+            match = template.match(text)
+            if match is not None:
+                if place:
+                    self._first.insert(0, self._first.pop(place))
+                return self._read(template, match, text)
+        if len(text) > _MOST_CHARACTERS or "\x1b" in text:
+            return self._parser(text)
+        return self._other(text)
+
+    def _other(self, text: str) -> Row | None:
+        """A line that none of the templates of the last lines fits."""
+        shape = _BLANKS.sub("  ", _COARSE.sub("0", text))
+        known = self._known.get(shape)
+        if known is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[shape] = _Shape()
+        known.seen += 1
+        for template in known.templates:
+            match = template.match(text)
+            if match is not None:
+                self._first = [template, *self._first[: _TRIED_FIRST - 1]]
+                return self._read(template, match, text)
+        if known.seen > _SEEN_BEFORE and known.attempts < _MOST_ATTEMPTS:
+            known.attempts += 1
+            template = _learnt(text, self._parser)
+            if template is not None:
+                known.templates.append(template)
+        return self._parser(text)
+
+    def _read(self, template: _Template, match: re.Match[str], text: str) -> Row | None:
+        try:
+            row = template.row(match)
+        except ValueError:
+            return self._parser(text)
+        if template.unchecked:
+            said = self._parser(text)
+            template.unchecked -= 1
+            if not _same(row, said):
+                self._give_up(template)
+            return said
+        return row
+
+    def _give_up(self, template: _Template) -> None:
+        self._first = [other for other in self._first if other is not template]
+        for shape in self._known.values():
+            shape.templates = [other for other in shape.templates if other is not template]
+
+
+def _is_part(text: str, token: re.Match[str]) -> bool:
+    """Whether digits stand beside the number, with only a joint between."""
+    start, end = token.span()
+    before = text[max(0, start - 2) : start]
+    after = text[end : end + 2]
+    return (len(before) == 2 and before[1] in _JOINTS and before[0].isdigit()) or (
+        len(after) == 2 and after[0] in _JOINTS and after[1].isdigit()
+    )
+
+
+def _learnt(text: str, parser: Parser) -> _Template | None:
+    """The template of a line; None if its meaning depends on more than its numbers."""
+    tokens = list(_TOKEN.finditer(text))
+    first = parser(text)
+    pieces = [text[a:b] for a, b in _between(text, tokens)]
+    match = re.compile(_pattern(text, pieces, tokens)).fullmatch
+    answers: list[_Answer] = []
+    for words in _probes(text, tokens):
+        probe = "".join(_woven(pieces, words))
+        row = parser(probe)
+        if (row is None) != (first is None) or match(probe) is None:
+            return None
+        if row is not None and first is not None:
+            if row.keys() != first.keys():
+                return None
+            answers.append(([float(word) for word in words], row))
+    if first is None:
+        return _Template(match, (), (), {}, {})
+    return _told_by(first, answers, match)
+
+
+def _told_by(
+    first: Row, answers: Sequence[_Answer], match: Callable[[str], re.Match[str] | None]
+) -> _Template | None:
+    """Which number is told under which key, what it is multiplied with, and what never changes."""
+    groups: dict[str, int] = {}
+    scaled: dict[str, float] = {}
+    fixed: Row = {}
+    for key, value in first.items():
+        if all(_equal(row[key], value) for _, row in answers):
+            fixed[key] = value
+            continue
+        found = _place(key, answers)
+        if found is None:
+            return None
+        groups[key], factor = found
+        if factor != 1.0:
+            scaled[key] = factor
+    return _Template(match, tuple(groups), tuple(groups.values()), scaled, fixed) if groups else None
+
+
+def _place(key: str, answers: Sequence[_Answer]) -> tuple[int, float] | None:
+    """The number that every answer has under the key, and its factor."""
+    for factor in _FACTORS:
+        for place in range(len(answers[0][0])):
+            if all(_equal(values[place] * factor, row[key]) for values, row in answers):
+                return place + 1, factor
+    return None
+
+
+def _between(text: str, tokens: Sequence[re.Match[str]]) -> Iterator[tuple[int, int]]:
+    position = 0
+    for token in tokens:
+        yield position, token.start()
+        position = token.end()
+    yield position, len(text)
+
+
+def _woven(pieces: Sequence[str], words: Sequence[str]) -> Iterator[str]:
+    for piece, word in zip(pieces, words, strict=False):
+        yield piece
+        if piece.endswith("  "):
+            yield " " * (len(word) % 7)  # numbers that stand in columns are padded
+        yield word
+    yield pieces[-1]
+
+
+def _probes(text: str, tokens: Sequence[re.Match[str]]) -> Iterator[list[str]]:
+    """Other numbers for the same line, in every spelling; the first are all different."""
+    for index in range(max(len(_SPELT), len(_DIGITS))):
+        yield [
+            _spelt(text, token, place, index) for place, token in enumerate(tokens, start=index + 3)
+        ]
+
+
+def _spelt(text: str, token: re.Match[str], place: int, index: int) -> str:
+    if token["int"] is None:
+        form = _SPELT[index % len(_SPELT)]
+        return form.format(place + 1, f"{place * 7919 % 9973:04d}7", place % 9 + 1)
+    if _is_part(text, token):
+        size = len(token[0])
+        return f"{(place * 7919 + index * 31) % 10**size:0{size}d}"
+    size = _DIGITS[(index + 2) % len(_DIGITS)]
+    return str(10 ** (size - 1) + place * 17 % (9 * 10 ** (size - 1)))
+
+
+def _pattern(text: str, pieces: Sequence[str], tokens: Sequence[re.Match[str]]) -> str:
+    parts: list[str] = []
+    for piece, token in zip(pieces, tokens, strict=False):
+        padded = piece.endswith("  ")
+        parts.append(re.escape(piece.rstrip(" ")) + " {2,40}" if padded else re.escape(piece))
+        if token["int"] is None:
+            parts.append(_FLOATS)
+        else:
+            parts.append(rf"([0-9]{{{len(token[0])}}})" if _is_part(text, token) else _INTS)
+    return "".join((*parts, re.escape(pieces[-1])))
+
+
+def _same(a: Row | None, b: Row | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
+
+
+def _equal(a: float, b: float) -> bool:
+    return a == b or (math.isnan(a) and math.isnan(b))

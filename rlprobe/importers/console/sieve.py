@@ -1,0 +1,164 @@
+"""The lines of a long log that can matter, found without a look at each of the others.
+
+Most of a long log is chatter and completions. One pattern over the bytes of a large block tells
+which lines can hold a metric or a word of the framework; while the reader waits for nothing, only
+these are given to it. What a line means is decided by the reader alone: a line too many costs its
+time, and the pattern must let through whatever the reader would take note of.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from rlprobe.importers.source import BLOCK_BYTES, Source
+from rlprobe.values import BoolArray, IntArray
+
+LONGEST_SEGMENT = 256 * 1024
+WORTHWHILE_BYTES = 3 * 1024 * 1024  # below that, loading pyarrow costs more than it saves
+_ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\r\n]*\x07")
+_KEPT = 400  # lines before the present one that can be had again
+# A name and a number beside it, whatever stands between.
+_PAIR = r"""[A-Za-z_)\]}%'"@]\s*[:=|]+\s*[\['"(]*[-+]?(?:[0-9.]|[A-Za-z_.]+[0-9]*\(|nan|inf)"""
+_WORDS = (
+    r"steps?|iter|epoch|episode|update|rollout|batch|round|overflow|grad_norm|rewards?|evaluat"
+)
+_STRUCTURE = r"[{}|\t]|\xe2\x94\x82|<t|</t|^[\s|:+=-]+$"
+CANDIDATE = rf"(?i){_STRUCTURE}|{_PAIR}|{_WORDS}"
+
+
+class Lines:
+    """What stands between line ends and carriage returns; one that is too long is cut short.
+
+    Args:
+        pattern: what a line holds that can matter (RE2, over bytes).
+
+    Attributes:
+        passed_over: lines that were not given.
+    """
+
+    def __init__(self, source: Source, pattern: str = CANDIDATE) -> None:
+        self.passed_over = 0
+        self._source, self._pattern = source, pattern
+        self._block = _Block(b"")
+        self._at = -1  # the line of the block that was given last
+        self._marked = 0  # the line of the block from which on lines are kept
+        self._kept: list[str] = []  # those of the blocks before
+        self._lines_before = 0
+
+    @property
+    def number(self) -> int:
+        """The number of the line that was given last, from 1."""
+        return self._lines_before + self._block.newlines_before(self._at) + 1
+
+    def read(self, idle: Callable[[], bool]) -> Iterator[str]:
+        """The lines that can matter; all of them while the reader is not idle."""
+        for data in _blocks(self._source):
+            block = self._next(data)
+            candidates = block.matching(self._pattern)
+            position = 0
+            while position < len(block):
+                if candidates is not None and idle():
+                    place = bisect_left(candidates, position)
+                    after = candidates[place] if place < len(candidates) else len(block)
+                    self.passed_over += after - position
+                    position = after
+                    if position == len(block):
+                        break
+                self._at = position
+                yield block.text(position)
+                position += 1
+            self._at = len(block) - 1
+
+    def _next(self, data: bytes) -> _Block:
+        self._kept = self.since_mark()
+        self._lines_before += self._block.newlines
+        self._block, self._at, self._marked = _Block(data), -1, 0
+        return self._block
+
+    def mark(self) -> None:
+        """From the line that was given last on, lines are kept."""
+        self._kept, self._marked = [], self._at
+
+    def since_mark(self) -> list[str]:
+        """The last lines since the mark, those that were passed over too."""
+        first = max(self._marked, self._at + 1 - _KEPT)
+        own = [self._block.text(place) for place in range(first, self._at + 1)]
+        return [*self._kept, *own][-_KEPT:]
+
+
+class _Block:
+    """Lines of a block of bytes: where each starts and ends; empty ones are left out."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        codes = np.frombuffer(data, np.uint8)
+        self._breaks: IntArray = np.flatnonzero((codes == 10) | (codes == 13))
+        self._is_newline: BoolArray = _newlines(codes, self._breaks)
+        starts = np.append(0, self._breaks + 1)
+        ends = np.append(self._breaks, len(data))
+        full = ends > starts
+        self._starts: Sequence[int] = starts[full].tolist()
+        self._ends: Sequence[int] = ends[full].tolist()
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @property
+    def newlines(self) -> int:
+        """Line ends in the block."""
+        return int(self._is_newline.sum())
+
+    def newlines_before(self, place: int) -> int:
+        """Line ends before a line."""
+        if place < 0:
+            return 0
+        until = int(np.searchsorted(self._breaks, self._starts[place]))
+        return int(self._is_newline[:until].sum())
+
+    def text(self, place: int) -> str:
+        """A line."""
+        start = self._starts[place]
+        end = min(self._ends[place], start + LONGEST_SEGMENT)
+        return self._data[start:end].decode("utf-8", "replace")
+
+    def matching(self, pattern: str) -> list[int] | None:
+        """The lines in which the pattern is found; None where all are to be read."""
+        if len(self._data) < WORTHWHILE_BYTES:
+            return None
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        # A line reaches to the start of the next: the pattern sees its end too.
+        offsets = np.append(self._starts, len(self._data)).astype(np.int32)
+        lines = pa.Array.from_buffers(
+            pa.binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(self._data)]
+        )
+        found = pc.match_substring_regex(lines, pattern)
+        return np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist()
+
+
+def _newlines(codes: IntArray, breaks: IntArray) -> BoolArray:
+    """Which breaks end a line: `\\n`, and a `\\r` alone does not."""
+    return np.asarray(codes[breaks] == 10, dtype=np.bool_)
+
+
+def _blocks(source: Source) -> Iterator[bytes]:
+    """Whole lines in large blocks, without the codes of terminals."""
+    rest = b""
+    for chunk in source.chunks(BLOCK_BYTES):
+        cut = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+        if not cut:
+            rest = (rest + chunk)[:LONGEST_SEGMENT]
+            continue
+        yield _plain(rest + chunk[:cut])
+        rest = chunk[cut:][:LONGEST_SEGMENT]
+    if rest:
+        yield _plain(rest)
+
+
+def _plain(block: bytes) -> bytes:
+    return _ANSI.sub(b"", block) if b"\x1b" in block else block
