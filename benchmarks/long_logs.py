@@ -45,7 +45,9 @@ def prose(numbers: random.Random) -> str:
     """A line of a completion, with a number here and there."""
     words = numbers.choices(_WORDS, k=numbers.randint(6, 22))
     if numbers.random() < 0.4:
-        words[2] = f"{numbers.randint(1, 99)} * {numbers.randint(1, 99)} = {numbers.randint(1, 999)}"
+        words[2] = (
+            f"{numbers.randint(1, 99)} * {numbers.randint(1, 99)} = {numbers.randint(1, 999)}"
+        )
     return " ".join(words).capitalize() + "."
 
 

@@ -157,12 +157,20 @@ class StepKeys:
         axes: the trainer's own, where a tracker counts something else.
         counters: keys that measure nothing, steps among them.
         formats: further names, by the format that has them.
+        ranking: counters of all kinds in normal form, the best step first.
+        other_folders: folders whose counters are none of training's steps.
+        counted: words for what is counted.
+        counted_how: words that may stand beside these in the name of a counter.
     """
 
     keys: tuple[str, ...]
     axes: tuple[str, ...]
     counters: frozenset[str]
     formats: Mapping[str, tuple[str, ...]]
+    ranking: Mapping[str, int]
+    other_folders: frozenset[str]
+    counted: frozenset[str]
+    counted_how: frozenset[str]
 
 
 @functools.cache
@@ -174,6 +182,10 @@ def step_keys() -> StepKeys:
         axes=tuple(raw["axes"]),
         counters=frozenset([*raw["keys"], *raw["counters"]]),
         formats={name: tuple(keys) for name, keys in raw["formats"].items()},
+        ranking={name: place for place, name in enumerate(raw["ranking"])},
+        other_folders=frozenset(raw["other_folders"]),
+        counted=frozenset(raw["counted"]),
+        counted_how=frozenset(raw["counted_how"]),
     )
 
 

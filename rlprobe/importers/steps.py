@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +13,68 @@ from rlprobe.importers.numbers import number
 STEP_KEYS = schema.step_keys().keys
 # Keys that count something, but measure nothing: two rows that share only these share no metric.
 COUNTERS = schema.step_keys().counters
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_OTHER = re.compile(r"[^0-9a-z]+")
+
+
+def best_step_key(keys: Iterable[str], wanted: str | None = None) -> str | None:
+    """The key that counts the steps of the optimizer best; None if no key counts steps.
+
+    Case, spaces and punctuation make no difference: `global iter` comes before `inner iter`,
+    `counters/updates` before `counters/examples`, `training_iteration` before `timesteps_total`.
+
+    Args:
+        keys: names of one row or table.
+        wanted: the one that the user asked for; None comes back if there is none of that name.
+    """
+    names = list(keys)
+    if wanted is not None:
+        plain = _normal(wanted)
+        alike = [name for name in names if _normal(name) == plain]
+        below = [name for name in names if _normal(name.rpartition("/")[2]) == plain]
+        return next(iter([wanted] if wanted in names else [*alike, *below]), None)
+    ranked = [(rank, name) for name in names if (rank := _rank(name)) is not None]
+    return min(ranked, key=lambda item: item[0])[1] if ranked else None
+
+
+@functools.lru_cache(maxsize=4096)
+def is_counter(key: str) -> bool:
+    """Whether a name counts steps, samples, tokens, epochs, …, and measures nothing."""
+    if key in COUNTERS or _rank(key) is not None:
+        return True
+    known = schema.step_keys()
+    folder, _, last = key.rpartition("/")
+    words = _normal(last).split("_")
+    if not known.counted.intersection(words):
+        return False
+    if _normal(folder) in known.other_folders and len(words) == 1 and not last.endswith("s"):
+        return False  # `time/step` is how long one takes; `time/episodes` is how many there were
+    return all(word in known.counted or word in known.counted_how for word in words)
+
+
+@functools.lru_cache(maxsize=4096)
+def _rank(name: str) -> tuple[int, int] | None:
+    """How well a name counts steps, the lower the better; None if it is no counter that is known.
+
+    A counter below a folder comes after the plain one.
+    """
+    known = schema.step_keys()
+    plain = _normal(name)
+    if name.startswith("_") and f"_{plain}" in known.ranking:
+        return known.ranking[f"_{plain}"], 0
+    if plain in known.ranking:
+        return known.ranking[plain], 0
+    folder, _, last = name.rpartition("/")
+    if not folder or "/" in folder or _normal(folder) in known.other_folders:
+        return None
+    below = known.ranking.get(_normal(last))
+    return None if below is None else (below, 1)
+
+
+def _normal(name: str) -> str:
+    """In lower case, with `_` for what is neither letter nor digit and between humps."""
+    return _OTHER.sub("_", _HUMP.sub("_", name).lower()).strip("_")
 
 
 def step_number(value: object) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlprobe import schema
-from rlprobe.importers.console.pairs import ANSI, RANK, RAY
+from rlprobe.importers.console.prefixes import ANSI, RANK, RAY
 from rlprobe.values import Event
 
 # What torchrun and accelerate say of a worker's failure comes last and tells nothing of its cause.

@@ -15,8 +15,10 @@ import re
 from collections.abc import Iterator
 
 from rlprobe import naming, schema
-from rlprobe.importers.console.pairs import ANSI, piped, plain_pairs
+from rlprobe.importers.console.pairs import Pair, left_of, metrics_of, pairs_in, piped
+from rlprobe.importers.console.prefixes import ANSI
 from rlprobe.importers.numbers import spelled
+from rlprobe.importers.steps import best_step_key, is_counter, step_number
 
 MAX_CHARACTERS = 32_768
 
@@ -36,32 +38,47 @@ _STEP = re.compile(
     r"\s{0,9}[:=#]?\s{0,9}(\d+)(?:\s{0,9}/\s{0,9}\d+)?(?=$|[\s\])}|,:;-])",
     re.IGNORECASE,
 )
-# Only where a line tells no step: a counter of something larger, or the place within an epoch.
-_COARSE = re.compile(
-    r"(?:^|[\s\[({|,])(?:episode|update|epoch|batch|rollout|round)\s{0,9}[:=#]?\s{0,9}(\d+)"
-    r"(?:\s{0,9}/\s{0,9}\d+)?(?=$|[\s\])}|,:;-])",
+# Torchvision's `Epoch: [2]  [7/100]` counts epochs from 0, mmengine's `Epoch(train) [3][7/100]` from 1.
+_EPOCH_AND_PLACE = re.compile(
+    r"\bepoch(?:\((?P<mode>\w{1,9})\))?(?P<colon>:?)\s?\[\s?(?P<epoch>\d+)(?:/\d+)?\]"
+    r"\s?\[\s?(?P<at>\d+)\s?/\s?(?P<of>\d+)\s?\]",
     re.IGNORECASE,
 )
-_EPOCH_AND_PLACE = re.compile(r"\bepoch:?\s*\[(\d+)\]\s*\[\s*(\d+)\s*/\s*(\d+)\s*\]", re.IGNORECASE)
+_HELD_OUT = re.compile(r"\b(?:Epoch|Iter)\((?:val|test|valid)\)")
 _SCALED = re.compile(r"(.{1,200})\((1e[-+]?\d{1,3})\)")  # `actor/lr(1e-4):0.010`
 # Names that a configuration has as well: alone they do not make a line of metrics.
 _SETTINGS = frozenset({"lr", "epoch", "step", "tokens_seen", "loss_scale"})
-STEP_KEYS = schema.step_keys().formats["console"]
+# Words of the counters that count optimizer steps, and of those that count something beside them.
+_FINE = frozenset(
+    "step steps timestep timesteps iter iters iteration iterations itr update updates nupdates".split()
+)
+_OTHER = frozenset("epoch epochs max env inner micro batch eval test val warmup save log".split())
 _PREFIXES = frozenset({"info", "debug", "warning", "train", "training", "root", "metrics", "and"})
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _LONGEST_WORD = 300
+_FEWEST = 2  # pairs that make a dict without its braces
+_WORDS = re.compile(r"[^a-z]+")
 
 
-def parse(line: str) -> dict[str, float] | None:
+def parse(line: str, step_key: str | None = None) -> dict[str, float] | None:
     """The metrics of a line by the names it gives them; None if it holds none.
 
-    Where the line tells its step, the key `step` has it.
+    Where the line tells its step, the key `step` has it; other counters keep their names.
+
+    Args:
+        step_key: the counter to take for the step, where the line has it.
     """
     text = line if len(line) <= MAX_CHARACTERS else line[:MAX_CHARACTERS]
-    if "{" not in text and not _may_tell_a_step(text):
+    if "{" not in text and "'" not in text and not _may_tell_a_step(text):
         return None
     text = ANSI.sub("", text).strip()
-    row = _stepped_dict(text) or _verl(text) or _megatron(text) or dictionary(text) or _plain(text)
+    row = (
+        _stepped_dict(text)
+        or _verl(text)
+        or _megatron(text)
+        or dictionary(text, step_key)
+        or _plain(text, step_key=step_key)
+    )
     return row if row and measures(row) else None
 
 
@@ -70,7 +87,7 @@ def measures(row: dict[str, float]) -> bool:
     return any(is_measurement(key) for key in row)
 
 
-_HINTS = ("step", "iter", "epoch", "episode", "update", "rollout", "batch", "round")
+_HINTS = ("step", "iter", "epoch", "episode", "update", "rollout", "batch", "round", "itr")
 
 
 def _may_tell_a_step(text: str) -> bool:
@@ -113,19 +130,23 @@ def _megatron(text: str) -> dict[str, float] | None:
     return {**dict(piped(text[match.end() :])), "step": float(match[1])}
 
 
-def dictionary(text: str) -> dict[str, float] | None:
-    """A flat dict of nothing but numbers; one with other values is no row of metrics."""
+def dictionary(text: str, step_key: str | None = None) -> dict[str, float] | None:
+    """A flat dict of nothing but numbers; one with other values is no row of metrics.
+
+    The braces may be missing where nothing but quoted names and their numbers is in the line.
+    """
     start, end = text.find("{"), text.rfind("}")
-    pairs = _pairs(text[start + 1 : end]) if 0 <= start < end else None
-    if not pairs:
+    inside = text[start + 1 : end] if 0 <= start < end else text if text[:1] in "'\"" else ""
+    pairs = _pairs(inside)
+    if not pairs or (start < 0 and len(pairs) < _FEWEST):
         return None
+    step_at = _dict_step([key for key, _ in pairs], step_key)
     row: dict[str, float] = {}
-    names = {key for key, _ in pairs}
     for key, value in pairs:
-        if key in STEP_KEYS or (key == "episode" and not names.intersection(STEP_KEYS)):
-            step = spelled(value.strip("'\"").partition("/")[0])
+        if key == step_at:
+            step = step_number(value.strip("'\""))
             if step is not None:
-                row.setdefault("step", step)
+                row["step"] = float(step)
             continue
         number = spelled(value)
         if number is None and value not in {"None", "null"} and not _PASTIME.fullmatch(value):
@@ -135,6 +156,26 @@ def dictionary(text: str) -> dict[str, float] | None:
         if number is not None:
             row[key] = number
     return row
+
+
+def _dict_step(names: list[str], step_key: str | None) -> str | None:
+    """The name of a dict's step: a counter of steps, or of episodes where there is none."""
+    if step_key is not None and (found := best_step_key(names, step_key)):
+        return found
+    if fine := [name for name in names if is_fine(name)]:
+        return best_step_key(fine)
+    return "episode" if "episode" in names else None
+
+
+@functools.lru_cache(maxsize=4096)
+def is_fine(key: str) -> bool:
+    """Whether a name counts steps, and nothing larger or smaller than steps."""
+    words = set(_WORDS.split(key.lower()))
+    if "total" in words and "/" not in key and "timesteps" not in words:
+        return False  # how many there will be
+    if key == "progress/batch" or key == "global_step/max_steps":
+        return True
+    return bool(words & _FINE) and not words & _OTHER and is_counter(key)
 
 
 def _pairs(inside: str) -> list[tuple[str, str]] | None:
@@ -151,52 +192,83 @@ def _pairs(inside: str) -> list[tuple[str, str]] | None:
 
 
 def parse_coarse(line: str) -> dict[str, float] | None:
-    """The metrics of a line whose `step` counts something larger: epochs, episodes, updates."""
+    """The metrics of a line whose `step` counts something larger: epochs, episodes, rounds."""
     text = ANSI.sub("", line[:MAX_CHARACTERS]).strip()
     row = _plain(text, coarse=True) if _may_tell_a_step(text) else None
     return row if row and measures(row) else None
 
 
-def _plain(text: str, *, coarse: bool = False) -> dict[str, float] | None:
+def _plain(
+    text: str, *, coarse: bool = False, step_key: str | None = None
+) -> dict[str, float] | None:
     parts = text.split()
     if "{" in text or max(map(len, parts), default=0) > _LONGEST_WORD:
         return None
-    text = " ".join(parts)  # runs of blanks and endless words would make the patterns slow
-    place = coarse_step_in(text) if coarse or "num_updates=" in text else step_in(text)
+    text = " ".join(parts).replace("**", "")  # endless blanks and words would make patterns slow
+    if _HELD_OUT.search(text):
+        row = metrics_of(pairs_in(text))
+        return {f"eval/{_known(key)}": value for key, value in row.items()}
+    counted, row = _sorted_out(pairs_in(text))
+    place = _step_among(counted, step_key, coarse=coarse)
+    if not coarse and (place is None or "[" in text):
+        place = step_in(text) or place
     if place is None:
         return None
     step, start, end = place
-    row, words = _read(text[:start], text[end:])
-    step = row.pop("num_updates", step)  # fairseq, beside its epoch
+    for name, pair in counted.items():
+        if not start <= pair.start < end:
+            row.setdefault(name, pair.value)
+    words = len(_WORD.findall(left_of(text[end:], pairs_in(text[end:]))))
     # Prose may mention a step and a number: what is left beside the pairs tells the difference.
     return {**row, "step": step} if words <= 2 + 2 * len(row) else None
 
 
-def _read(before: str, after: str) -> tuple[dict[str, float], int]:
-    row: dict[str, float] = {}
-    words = 0
-    for part, counted in ((before, False), (after, True)):
-        pairs, rest = plain_pairs(part)
-        row |= {_known(key): value for key, value in pairs}
-        words += len(_WORD.findall(rest)) if counted else 0
-    return row, words
+def _sorted_out(pairs: list[Pair]) -> tuple[dict[str, Pair], dict[str, float]]:
+    """The counters among pairs, by what they count, and the metrics."""
+    counted: dict[str, Pair] = {}
+    rest: list[Pair] = []
+    for pair in pairs:
+        name = counter_in(pair)
+        if name:
+            counted.setdefault(name, pair)
+        else:
+            rest.append(pair)
+    return counted, {_known(key): value for key, value in metrics_of(rest).items()}
+
+
+def counter_in(pair: Pair) -> str:
+    """What a pair counts (`iter` in `INFO iter 12`); empty if it measures something."""
+    if not pair.value.is_integer() or pair.value < 0:
+        return ""
+    return _counter_of(pair.key)
+
+
+@functools.lru_cache(maxsize=4096)
+def _counter_of(phrase: str) -> str:
+    if is_counter(phrase):
+        return phrase
+    words = phrase.split(" ")
+    shorter = (" ".join(words[first:]) for first in range(1, len(words)))
+    return next((name for name in shorter if best_step_key([name])), "")
+
+
+def _step_among(
+    counted: dict[str, Pair], step_key: str | None, *, coarse: bool
+) -> tuple[float, int, int] | None:
+    """The best of the counters, and where it stands."""
+    names = [name for name in counted if coarse or is_fine(name)]
+    best = best_step_key(counted, step_key) if step_key else None
+    best = best or best_step_key(names)
+    return (counted[best].value, counted[best].start, counted[best].end) if best else None
 
 
 def step_in(text: str) -> tuple[float, int, int] | None:
     """The step that a line of text tells, and where it stands."""
-    match = _STEP.search(text)
-    if match:
-        return float(match[1]), match.start(), match.end()
     match = _EPOCH_AND_PLACE.search(text)
     if match:
-        epoch, place, size = (int(part) for part in match.groups())
-        return float(epoch * size + place), match.start(), match.end()
-    return None
-
-
-def coarse_step_in(text: str) -> tuple[float, int, int] | None:
-    """The count of something larger than steps that a line tells, and where it stands."""
-    match = _COARSE.search(text)
+        epoch = int(match["epoch"]) - (not match["colon"])
+        return float(epoch * int(match["of"]) + int(match["at"])), match.start(), match.end()
+    match = _STEP.search(text)
     return (float(match[1]), match.start(), match.end()) if match else None
 
 

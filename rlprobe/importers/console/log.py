@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
+from rlprobe import schema
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers.console.ending import LastWords
-from rlprobe.importers.console.line import STEP_KEYS
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.sieve import Lines
 from rlprobe.importers.console.steps import SettledSteps
@@ -46,7 +48,7 @@ class Console(Importer):
     name = "console"
     description = "console output of a training run"
     priority = 90
-    step_keys = STEP_KEYS
+    step_keys = schema.step_keys().formats["console"]
     fallback = True
 
     def recognises(self, source: Source) -> bool:
@@ -55,24 +57,29 @@ class Console(Importer):
 
     def read(self, source: Source) -> list[Reading]:
         """The run in the output."""
-        reader, table, steps, last_words = Reader(), RowTable(), SettledSteps(), LastWords()
-        lines = Lines(source)
-        for segment in lines.read(lambda: reader.idle):
-            before = reader.progress
-            for row in reader.feed(segment):
-                table.add(0, row.metrics)
-                steps.add(row)
-            if reader.progress != before:
-                lines.mark()
-        for row in reader.finish():
+        return readings_of(source, Lines.of(source))
+
+
+def readings_of(source: Source, output: Lines | Iterable[str]) -> list[Reading]:
+    """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
+    lines = output if isinstance(output, Lines) else Lines.of_text(output)
+    reader, table, steps, last_words = Reader(), RowTable(), SettledSteps(), LastWords()
+    for line in lines.read(lambda: reader.idle):
+        before = reader.progress
+        for row in reader.feed(line):
             table.add(0, row.metrics)
             steps.add(row)
-        if not len(table):
-            raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
-        numbers, notes = steps.settled()
-        table.set_steps(np.array(numbers, dtype=np.int64))
-        notes += [reader.note] if reader.note else []
-        for segment in lines.since_mark():
-            last_words.add(segment)
-        ending = last_words.event(numbers[-1])
-        return [Reading(table, notes=notes, events=() if ending is None else (ending,))]
+        if reader.progress != before:
+            lines.mark()
+    for row in reader.finish():
+        table.add(0, row.metrics)
+        steps.add(row)
+    if not len(table):
+        raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
+    numbers, notes = steps.settled()
+    table.set_steps(np.array(numbers, dtype=np.int64))
+    notes += [reader.note] if reader.note else []
+    for line in lines.since_mark():
+        last_words.add(line)
+    ending = last_words.event(numbers[-1])
+    return [Reading(table, notes=notes, events=() if ending is None else (ending,))]

@@ -3,47 +3,97 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rlprobe.importers.numbers import spelled
 
-ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07")
-RAY = re.compile(r"^\s*\([\w.:]+(?: pid=\d+)?(?:, ip=[\d.]+)?\)\s?")  # before a line of a worker
-RANK = re.compile(r"^\s*\[(?:rank|default)(\d+)\]:?\s?")
 NUMBER = (
     r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
     r"|nan|inf(?:inity)?)"
 )
-_VALUE = rf"(?:(?:np|numpy)\.float\d+\({NUMBER}\)|tensor\({NUMBER}[^()]{{0,40}}\)|{NUMBER})"
-_UNIT = r"(?:\s?(?:ms|sec|s|m|h|%|[KMGT]i?B|tok(?:ens)?/s(?:ec)?|it/s|samples/s))?"
-_KEY = r"[A-Za-z_][\w./@%-]{0,79}(?:\([\w/%]{1,20}\))?"
+_VALUE = rf"(?:(?:np|numpy)\.float\d+\({NUMBER}\)|tensor\(\[?{NUMBER}\]?[^()]{{0,40}}\)|{NUMBER})"
+_UNIT = (
+    r"(?:\s?(?:ms|us|µs|secs?|seconds?|mins?|minutes?|hours?|hrs?|s|m|h|%|[KMGT]i?B|fps|TFLOPs?|reqs?"
+    r"|(?:tok(?:en)?s?|it|iters?|steps?|samples?|examples?|seqs?)/s(?:ec)?|s/(?:it|iter|step))"
+    r"(?![\w/]|\s{0,9}[:=]|\s[\d.-]))?"
+)
+_KEY = r"[A-Za-z_][\w./@%-]{0,79}(?:\([\w/%]{0,20}\))?"
 # Every repetition is bounded and a name starts at a word's start: no line takes long.
 PLAIN = re.compile(
     rf"(?<![\w./@%-])(?P<key>{_KEY}(?: [A-Za-z][\w./@%()-]{{0,39}}){{0,4}}?)"
-    rf"(?:\s{{0,20}}[:=]\s{{0,20}}|\s{{1,20}})\[?"
-    rf"(?P<value>{_VALUE})(?P<unit>{_UNIT})(?=$|[\s,|;)\](])(?:\s?\([^()]{{0,24}}\))?",
+    rf"(?:\s{{0,20}}(?:=>|[:=#])\s{{0,20}}|\s{{1,20}})\[?\s{{0,9}}"
+    rf"(?P<value>{_VALUE})(?:\s{{0,9}}/\s{{0,9}}(?P<of>\d+)(?![\w.])"
+    rf"|\s?(?:±|\+/?-)\s?(?P<spread>{NUMBER})(?![\w.]))?"
+    rf"(?P<unit>{_UNIT})(?=$|[\s,|;()\]│]|[.:](?:\s|$))(?:\s?\([^()]{{0,24}}\))?",
     re.IGNORECASE,
 )
 _ITEM = re.compile(
     rf"(?P<key>\S.*?)\s*[:=]\s*(?P<value>{_VALUE})\s*(?P<unit>[A-Za-z%/]*)\s*", re.IGNORECASE
 )
-_SECONDS = {"ms": 1e-3, "%": 1e-2}
+_SCALE = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "%": 1e-2}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A name with its number.
+
+    Attributes:
+        of: the total of a counter: 500 in `step 12/500`.
+        spread: what stands behind `±`.
+        start, end: where it stands in the text.
+    """
+
+    key: str
+    value: float
+    of: float | None
+    spread: float | None
+    start: int
+    end: int
+
+
+def pairs_in(text: str) -> list[Pair]:
+    """Every name with its number, in order."""
+    pairs = []
+    for match in PLAIN.finditer(text):
+        value = value_of(match["value"], match["unit"])
+        if value is not None:
+            of, spread = match["of"], match["spread"]
+            pairs.append(
+                Pair(
+                    match["key"],
+                    value,
+                    None if of is None else float(of),
+                    None if spread is None else value_of(spread, match["unit"]),
+                    match.start(),
+                    match.end(),
+                )
+            )
+    return pairs
+
+
+def left_of(text: str, pairs: Sequence[Pair]) -> str:
+    """What of the text is in no pair."""
+    ends = [0, *(pair.end for pair in pairs)]
+    starts = [*(pair.start for pair in pairs), len(text)]
+    return " ".join(text[end:start] for end, start in zip(ends, starts, strict=True))
+
+
+def metrics_of(pairs: Sequence[Pair]) -> dict[str, float]:
+    """Names and numbers, without counters that tell their total; `x ± y` is a mean and a spread."""
+    row: dict[str, float] = {}
+    for pair in pairs:
+        if pair.of is None:
+            row[pair.key] = pair.value
+            if pair.spread is not None:
+                row[f"{pair.key}_std"] = pair.spread
+    return row
 
 
 def plain_pairs(text: str) -> tuple[list[tuple[str, float]], str]:
     """Every name with its number in a text, and what of the text is left."""
-    pairs: list[tuple[str, float]] = []
-    rest: list[str] = []
-    position = 0
-    for match in PLAIN.finditer(text):
-        value = value_of(match["value"], match["unit"])
-        if value is None:
-            continue
-        pairs.append((match["key"], value))
-        rest.append(text[position : match.start()])
-        position = match.end()
-    rest.append(text[position:])
-    return pairs, " ".join(rest)
+    pairs = pairs_in(text)
+    return list(metrics_of(pairs).items()), left_of(text, pairs)
 
 
 def piped(text: str) -> Iterator[tuple[str, float]]:
@@ -58,4 +108,4 @@ def piped(text: str) -> Iterator[tuple[str, float]]:
 def value_of(text: str, unit: str) -> float | None:
     """A number with its unit: milliseconds become seconds, a percentage a fraction."""
     value = spelled(text)
-    return None if value is None else value * _SECONDS.get(unit.strip().lower(), 1.0)
+    return None if value is None else value * _SCALE.get(unit.strip().lower(), 1.0)

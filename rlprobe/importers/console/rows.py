@@ -8,7 +8,8 @@ import re
 
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.blocks import Blocks
-from rlprobe.importers.console.pairs import ANSI, RANK, RAY, plain_pairs
+from rlprobe.importers.console.pairs import plain_pairs
+from rlprobe.importers.console.prefixes import ANSI, RANK, RAY
 from rlprobe.importers.console.shapes import Shapes
 from rlprobe.importers.console.steps import BAR, Bar, ConsoleRow, Row, bar_of
 from rlprobe.importers.console.table import Tables

@@ -194,7 +194,9 @@ def _told_by(
         groups[key], factor = found
         if factor != 1.0:
             scaled[key] = factor
-    return _Template(match, tuple(groups), tuple(groups.values()), scaled, fixed) if groups else None
+    return (
+        _Template(match, tuple(groups), tuple(groups.values()), scaled, fixed) if groups else None
+    )
 
 
 def _place(key: str, answers: Sequence[_Answer]) -> tuple[int, float] | None:

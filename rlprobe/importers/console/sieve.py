@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Self
 
 import numpy as np
 
@@ -23,9 +24,7 @@ _ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\r\n]*\x07")
 _KEPT = 400  # lines before the present one that can be had again
 # A name and a number beside it, whatever stands between.
 _PAIR = r"""[A-Za-z_)\]}%'"@]\s*[:=|]+\s*[\['"(]*[-+]?(?:[0-9.]|[A-Za-z_.]+[0-9]*\(|nan|inf)"""
-_WORDS = (
-    r"steps?|iter|epoch|episode|update|rollout|batch|round|overflow|grad_norm|rewards?|evaluat"
-)
+_WORDS = r"steps?|iter|epoch|episode|update|rollout|batch|round|overflow|grad_norm|rewards?|evaluat"
 _STRUCTURE = r"[{}|\t]|\xe2\x94\x82|<t|</t|^[\s|:+=-]+$"
 CANDIDATE = rf"(?i){_STRUCTURE}|{_PAIR}|{_WORDS}"
 
@@ -34,20 +33,31 @@ class Lines:
     """What stands between line ends and carriage returns; one that is too long is cut short.
 
     Args:
+        blocks: whole lines, many at once.
         pattern: what a line holds that can matter (RE2, over bytes).
 
     Attributes:
         passed_over: lines that were not given.
     """
 
-    def __init__(self, source: Source, pattern: str = CANDIDATE) -> None:
+    def __init__(self, blocks: Iterable[bytes], pattern: str = CANDIDATE) -> None:
         self.passed_over = 0
-        self._source, self._pattern = source, pattern
+        self._blocks, self._pattern = blocks, pattern
         self._block = _Block(b"")
         self._at = -1  # the line of the block that was given last
         self._marked = 0  # the line of the block from which on lines are kept
         self._kept: list[str] = []  # those of the blocks before
         self._lines_before = 0
+
+    @classmethod
+    def of(cls, source: Source) -> Self:
+        """The lines of a file."""
+        return cls(_blocks(source))
+
+    @classmethod
+    def of_text(cls, lines: Iterable[str]) -> Self:
+        """Lines from elsewhere, such as those of a notebook."""
+        return cls(_joined(lines))
 
     @property
     def number(self) -> int:
@@ -56,7 +66,7 @@ class Lines:
 
     def read(self, idle: Callable[[], bool]) -> Iterator[str]:
         """The lines that can matter; all of them while the reader is not idle."""
-        for data in _blocks(self._source):
+        for data in self._blocks:
             block = self._next(data)
             candidates = block.matching(self._pattern)
             position = 0
@@ -158,6 +168,18 @@ def _blocks(source: Source) -> Iterator[bytes]:
         rest = chunk[cut:][:LONGEST_SEGMENT]
     if rest:
         yield _plain(rest)
+
+
+def _joined(lines: Iterable[str]) -> Iterator[bytes]:
+    held: list[bytes] = []
+    size = 0
+    for line in lines:
+        held.append(line.encode("utf-8", "replace"))
+        size += len(held[-1]) + 1
+        if size > BLOCK_BYTES:
+            yield _plain(b"\n".join(held))
+            held, size = [], 0
+    yield _plain(b"\n".join(held))
 
 
 def _plain(block: bytes) -> bytes:

@@ -1,0 +1,61 @@
+"""Which of several counters is the step."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlprobe.importers.steps import best_step_key, is_counter
+
+
+@pytest.mark.parametrize(
+    ("keys", "best"),
+    [
+        (["inner iter", "ppo epoch", "global iter"], "global iter"),
+        (["counters/examples", "counters/updates", "loss/train"], "counters/updates"),
+        (["timesteps_total", "episodes_total", "training_iteration"], "training_iteration"),
+        (["total/epochs", "total/episodes", "total/steps"], "total/steps"),
+        (["Diagnostics/CumSteps", "Diagnostics/Iteration"], "Diagnostics/Iteration"),
+        (["reward", "iterations"], "iterations"),
+        (["epoch", "global_step", "step"], "step"),
+        (["global_step", "training_step"], "training_step"),
+        (["time/iterations", "train/n_updates", "time/total_timesteps"], "time/total_timesteps"),
+        (["time/total timesteps", "rollout/num_episodes"], "time/total timesteps"),
+        (["TotalEnvSteps", "Iteration"], "Iteration"),
+        (["Epoch", "Step", "PPO Epoch"], "Step"),
+        (["_step", "train/global_step"], "train/global_step"),
+        (["consumed samples", "iteration"], "iteration"),
+        (["tokens", "n_updates"], "n_updates"),
+        (["timing_s/step", "perf/step", "epoch"], "epoch"),
+        (["loss", "reward/step_bonus"], None),
+    ],
+)
+def test_the_key_that_counts_optimizer_steps_wins(keys: list[str], best: str | None) -> None:
+    assert best_step_key(keys) == best
+    assert best_step_key(reversed(keys)) == best
+
+
+def test_the_user_may_ask_for_another_counter() -> None:
+    keys = ["global iter", "inner iter", "counters/examples"]
+    assert best_step_key(keys, "inner iter") == "inner iter"
+    assert best_step_key(keys, "Inner_Iter") == "inner iter"
+    assert best_step_key(keys, "examples") == "counters/examples"
+    assert best_step_key(keys, "tokens") is None
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["step", "num_tokens", "consumed samples", "PPO Epoch", "timesteps_total", "CumSteps",
+     "counters/examples", "num_env_steps_sampled_lifetime", "total/episodes", "data_epochs",
+     "iterations_since_restore", "time/iterations", "wall_time"],
+)  # fmt: skip
+def test_a_counter_counts_and_measures_nothing(key: str) -> None:
+    assert is_counter(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["tokens_per_second", "step_time", "loss", "timing_s/step", "time/step", "completion_tokens",
+     "number of skipped iterations", "batch_size", "mean_episode_length", "epoch_loss"],
+)  # fmt: skip
+def test_a_measure_is_no_counter(key: str) -> None:
+    assert not is_counter(key)
