@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 STEPS = 1_000_000_000
-_WORDS = (
-    "the a of and to in is that it we for so then since let total number price apples cost each "
-    "per hour minutes distance speed answer therefore value sum equation solve first next finally "
-    "multiply divide add subtract because means gives result triangle area length width store sold"
-).split()
+_WORDS = """
+    the a of and to in is that it we for so then since let total number price apples cost each
+    per hour minutes distance speed answer therefore value sum equation solve first next finally
+    multiply divide add subtract because means gives result triangle area length width store sold
+""".split()  # noqa: SIM905 - prose
 _TRL = (
     "loss", "grad_norm", "learning_rate", "num_tokens", "completions/mean_length",
     "completions/min_length", "completions/max_length", "completions/clipped_ratio",
@@ -27,7 +27,7 @@ _TRL = (
 _VERL = tuple(
     f"{group}/{name}"
     for group, names in {
-        "actor": "entropy pg_loss kl_loss kl_coef pg_clipfrac ppo_kl pg_clipfrac_lower grad_norm lr",
+        "actor": "entropy pg_loss kl_loss kl_coef pg_clipfrac ppo_kl grad_norm lr",
         "critic": "score/mean score/max score/min rewards/mean rewards/max rewards/min "
         "advantages/mean advantages/max advantages/min returns/mean returns/max returns/min",
         "response_length": "mean max min clip_ratio",
@@ -93,7 +93,7 @@ def verl(step: int, numbers: random.Random) -> Iterator[str]:
     """Long lines of pairs behind the name of their worker."""
     pairs = " - ".join(f"{name}:{numbers.random()!r}" for name in _VERL)
     yield f"(TaskRunner pid=4127) step:{step} - {pairs}"
-    yield f"(TaskRunner pid=4127) ("
+    yield "(TaskRunner pid=4127) ("
     yield chatter(numbers, step)
     yield f"Training Progress: {step % 100:3d}%|███   | {step}/{STEPS} [3:12:07<9:20:11, 61.43s/it]"
 

@@ -112,7 +112,7 @@ class Shapes:
         known = self._known.get(shape)
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
+                self._forget()
             known = self._known[shape] = _Shape()
         known.seen += 1
         for template in known.templates:
@@ -122,9 +122,9 @@ class Shapes:
                 return self._read(template, match, text)
         if known.seen > _SEEN_BEFORE and known.attempts < _MOST_ATTEMPTS:
             known.attempts += 1
-            template = _learnt(text, self._parser)
-            if template is not None:
-                known.templates.append(template)
+            learnt = _learnt(text, self._parser)
+            if learnt is not None:
+                known.templates.append(learnt)
         return self._parser(text)
 
     def _read(self, template: _Template, match: re.Match[str], text: str) -> Row | None:
@@ -139,6 +139,12 @@ class Shapes:
                 self._give_up(template)
             return said
         return row
+
+    def _forget(self) -> None:
+        """Shapes that were seen and not learnt; all where most are learnt."""
+        self._known = {text: shape for text, shape in self._known.items() if shape.templates}
+        if len(self._known) * 2 > _MOST_KNOWN:
+            self._known = {}
 
     def _give_up(self, template: _Template) -> None:
         self._first = [other for other in self._first if other is not template]

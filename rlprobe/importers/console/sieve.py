@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 
 from rlprobe.importers.source import BLOCK_BYTES, Source
-from rlprobe.values import BoolArray, IntArray
+from rlprobe.values import IntArray
 
 LONGEST_SEGMENT = 256 * 1024
 WORTHWHILE_BYTES = 3 * 1024 * 1024  # below that, loading pyarrow costs more than it saves
@@ -107,7 +107,7 @@ class _Block:
         self._data = data
         codes = np.frombuffer(data, np.uint8)
         self._breaks: IntArray = np.flatnonzero((codes == 10) | (codes == 13))
-        self._is_newline: BoolArray = _newlines(codes, self._breaks)
+        self._is_newline = np.asarray(codes[self._breaks] == 10, dtype=np.bool_)  # and no return
         starts = np.append(0, self._breaks + 1)
         ends = np.append(self._breaks, len(data))
         full = ends > starts
@@ -149,11 +149,6 @@ class _Block:
         )
         found = pc.match_substring_regex(lines, pattern)
         return np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist()
-
-
-def _newlines(codes: IntArray, breaks: IntArray) -> BoolArray:
-    """Which breaks end a line: `\\n`, and a `\\r` alone does not."""
-    return np.asarray(codes[breaks] == 10, dtype=np.bool_)
 
 
 def _blocks(source: Source) -> Iterator[bytes]:
