@@ -16,6 +16,7 @@ def gate(
     fail_on: Annotated[str | None, options.fail_on("; default: the policy's")] = None,
     config: options.ConfigFile = None,
     detectors: options.Detectors = None,
+    step_key: options.StepKey = None,
     quiet: options.Quiet = False,
     no_color: options.NoColor = False,
 ) -> int:
@@ -37,7 +38,7 @@ def gate(
     wanted = places(paths)
     shape = layout(output, no_color=no_color, several=len(wanted) > 1, quiet=quiet)
     writer = reporter(format_, shape)
-    scans = scan_all(wanted, settings)
+    scans = scan_all(wanted, settings, step_key)
     judged = judge(scans.reports, policy, settings.waivers, unread=scans.unread)
     if not scans.reports:
         return UNREADABLE

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from rlprobe.cli import options
+
 
 def import_log(
     logs: Annotated[
@@ -16,6 +18,7 @@ def import_log(
     run: Annotated[
         Path, typer.Option("--run", metavar="DIR", help="The recording to write: a new directory.")
     ],
+    step_key: options.StepKey = None,
 ) -> int:
     """Write a foreign log as a recording.
 
@@ -25,7 +28,7 @@ def import_log(
     from rlprobe.cli.importing import opened, recorded
     from rlprobe.cli.output import emit, note
 
-    for found, directory in opened(logs, run):
+    for found, directory in opened(logs, run, step_key):
         for problem in found.problems:
             note(f"{problem.path}: {problem.message}")
         emit(f"{recorded(found, directory)}\n")

@@ -14,14 +14,16 @@ from rlprobe.store import from_run
 from rlprobe.store.run import Run
 
 
-def opened(logs: Sequence[str], directory: Path) -> list[tuple[Run, Path]]:
+def opened(
+    logs: Sequence[str], directory: Path, step_key: str | None = None
+) -> list[tuple[Run, Path]]:
     """The runs in these logs, each with the directory that it is to be written to.
 
     Raises:
         InputError: a log cannot be read.
         UsageError: several logs are given, and one of them holds several runs.
     """
-    by_log = [open_runs(log) for log in logs]
+    by_log = [open_runs(log, step_key) for log in logs]
     for log, runs in zip(logs, by_log, strict=True):
         if len(logs) > 1 and len(runs) > 1:
             raise UsageError(

@@ -63,3 +63,12 @@ Detectors = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="The verdict alone.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colour, as with NO_COLOR.")]
+StepKey = Annotated[
+    str | None,
+    typer.Option(
+        "--step-key",
+        metavar="KEY",
+        help="Number the rows of a log by this counter (samples, tokens, …). Default: the one that "
+        "counts updates best.",
+    ),
+]

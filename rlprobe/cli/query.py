@@ -17,7 +17,9 @@ def query(
             metavar="SQL", help="One SELECT over steps, ranks, events, samples, or lineage."
         ),
     ],
+    *,
     format_: Annotated[str, options.formats("text", "csv", "json")] = "text",
+    step_key: options.StepKey = None,
     output: options.Output = None,
 ) -> int:
     """Ask a run's tables with SQL (DuckDB).
@@ -30,7 +32,7 @@ def query(
     from rlprobe.store import sql
 
     writers = {"text": listing.rows_text, "csv": listing.rows_csv, "json": listing.rows_json}
-    result = sql.query(one_run(path), statement)
+    result = sql.query(one_run(path, step_key), statement)
     for problem in result.problems:
         note(f"{problem.path}: {problem.message}")
     emit(writers[format_](result.columns, result.rows), output)

@@ -17,6 +17,7 @@ def scan(
     ignore: options.Ignore = None,
     config: options.ConfigFile = None,
     detectors: options.Detectors = None,
+    step_key: options.StepKey = None,
     quiet: options.Quiet = False,
     no_color: options.NoColor = False,
 ) -> int:
@@ -34,7 +35,7 @@ def scan(
     wanted = places(paths)
     shape = layout(output, no_color=no_color, several=len(wanted) > 1, quiet=quiet)
     writer = reporter(format_, shape)
-    scans = scan_all(wanted, configuration(config, select, ignore, detectors))
+    scans = scan_all(wanted, configuration(config, select, ignore, detectors), step_key)
     if scans.reports:
         emit(writer.render(scans.reports), output)
     return scans.exit_code(gate.judge(scans.reports, policy).exit_code)

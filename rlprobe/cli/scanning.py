@@ -61,12 +61,12 @@ def places(paths: Sequence[str]) -> list[str]:
     return [place for group in nested for place in group]
 
 
-def scan_all(places: Sequence[str], config: Config) -> Scans:
+def scan_all(places: Sequence[str], config: Config, step_key: str | None = None) -> Scans:
     """Scan every run at every place; one that cannot be read is named on stderr and passed over."""
     done = Scans()
     for place in places:
         try:
-            runs = open_runs(place)
+            runs = open_runs(place, step_key)
         except InputError as error:
             _pass_over(place, error, done)
             continue

@@ -21,6 +21,7 @@ def show(
     attempt: Annotated[int | None, Option("--attempt", help="Default: the latest with it.")] = None,
     full: Annotated[bool, Option("--full", help="Whole texts of rollouts.")] = False,
     everything: Annotated[bool, Option("--all", help="What is as usual, too.")] = False,
+    step_key: options.StepKey = None,
     format_: options.TextOrJson = "text",
     output: options.Output = None,
     no_color: options.NoColor = False,
@@ -34,7 +35,7 @@ def show(
     from rlprobe.report import step_json, step_text
     from rlprobe.scan.step_view import view
 
-    seen = view(one_run(path), step, attempt=attempt, window=window, rank=rank)
+    seen = view(one_run(path, step_key), step, attempt=attempt, window=window, rank=rank)
     if format_ == "json":
         emit(step_json.render(seen), output)
         return 0

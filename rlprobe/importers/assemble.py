@@ -12,7 +12,7 @@ from rlprobe import naming, order_statistics, schema
 from rlprobe.importers.attempts import attempts_of, continued, merged
 from rlprobe.importers.importer import Reading
 from rlprobe.importers.rows import Columns
-from rlprobe.importers.steps import COUNTERS, STEP_KEYS
+from rlprobe.importers.steps import is_counter
 from rlprobe.store.frame import Frame, empty_frame, frame_of
 from rlprobe.store.run import RunInfo
 from rlprobe.store.table import TableRun
@@ -78,7 +78,7 @@ def _first(values: Iterable[str | None]) -> str | None:
 
 
 def _unmapped(keys: Iterable[str], aliases: naming.Aliases) -> tuple[str, ...]:
-    unknown = {key for key in keys if key not in COUNTERS and aliases.canonical(key) is None}
+    unknown = {key for key in keys if not is_counter(key) and aliases.canonical(key) is None}
     return tuple(sorted(unknown))
 
 
@@ -114,7 +114,7 @@ def _steps_frame(
     attempt, mixed = attempts_of(step, columns)
     step, attempt, columns = merged(step, attempt, columns)
     notes += _restored(columns, aliases)
-    return frame_of(step, _canonical(columns, aliases), attempt=attempt), mixed
+    return frame_of(step, _canonical(step, columns, aliases), attempt=attempt), mixed
 
 
 def _ranks_frame(parts: Sequence[_Part], aliases: naming.Aliases) -> Frame:
@@ -124,7 +124,7 @@ def _ranks_frame(parts: Sequence[_Part], aliases: naming.Aliases) -> Frame:
     sizes = [len(part.step) for part in parts]
     rank = np.repeat([part.rank or 0 for part in parts], sizes).astype(np.int64)
     attempt = np.concatenate([attempts_of(part.step, part.columns)[0] for part in parts])
-    return frame_of(step, _canonical(columns, aliases), rank=rank, attempt=attempt)
+    return frame_of(step, _canonical(step, columns, aliases), rank=rank, attempt=attempt)
 
 
 def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:
@@ -146,9 +146,14 @@ def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:
     return notes
 
 
-def _canonical(columns: Columns, aliases: naming.Aliases) -> Columns:
-    """Under canonical names, without the steps."""
-    return aliases.apply({key: column for key, column in columns.items() if key not in STEP_KEYS})
+def _canonical(step: IntArray, columns: Columns, aliases: naming.Aliases) -> Columns:
+    """Under canonical names, without the keys that say the step once more."""
+    told = {
+        key
+        for key, (values, valid) in columns.items()
+        if is_counter(key) and bool((values[valid] == step[valid]).all())
+    }
+    return aliases.apply({key: column for key, column in columns.items() if key not in told})
 
 
 def _placed(event: Event, attempts: Sequence[Attempt]) -> Event:

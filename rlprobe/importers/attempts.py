@@ -13,7 +13,7 @@ import numpy as np
 
 from rlprobe import order_statistics
 from rlprobe.importers.rows import Columns
-from rlprobe.importers.steps import COUNTERS
+from rlprobe.importers.steps import is_counter
 from rlprobe.values import BoolArray, IntArray
 
 # Rows of one step that carry the same metrics again are mini-batches, not relaunches, once they are
@@ -81,7 +81,7 @@ class _Kinds:
 
 def _tells(name: str) -> bool:
     """Whether a metric tells launches apart: counters and evaluations come as they like."""
-    return name not in COUNTERS and not name.startswith(_EVALUATIONS)
+    return not is_counter(name) and not name.startswith(_EVALUATIONS)
 
 
 def _kinds(columns: Columns, size: int) -> _Kinds:

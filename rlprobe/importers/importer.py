@@ -26,6 +26,7 @@ class Reading:
         framework: where the format itself tells; else the keys decide.
         rank: the rank whose file this is, for files that hold one rank's own metrics.
         run: distinguishes several runs in one file (an mlflow store); empty otherwise.
+        step_key: the key that the rows are numbered by, where they are by one of their own.
         notes: assumptions made while reading.
         unread: what looks like metrics in the file and was not understood.
     """
@@ -38,6 +39,7 @@ class Reading:
     run: str = ""
     events: Sequence[Event] = ()
     rollouts: Sequence[Rollout] = ()
+    step_key: str | None = None
     notes: Sequence[str] = ()
     problems: Sequence[Problem] = ()
     unread: Sequence[Unread] = ()

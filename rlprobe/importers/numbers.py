@@ -10,6 +10,12 @@ _WORDS = {"infinity": math.inf, "+infinity": math.inf, "-infinity": -math.inf}
 _LONGEST = 80
 _WRAPPED = re.compile(r"[A-Za-z_][\w.]*\(\s*\[?([^(),\[\]]+?)\]?\s*(?:,[^()]*)?\)")
 _GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+# A number with a unit; how long something took ("6s") is none.
+_NUMBER_LIKE = re.compile(
+    r"[-+]?\d[\d,' \u00a0]*(?:\.\d*)?(?:e[-+]?\d*)?\s?"
+    r"(?:k|[mbgt]|[munµ]s|x|[kmgt]i?b|it|tok|hz|w)?(?:/[a-z]{1,3})?",
+    re.IGNORECASE,
+)
 _QUOTES = "'\""
 
 
@@ -52,3 +58,9 @@ def _plain(word: str) -> float | None:
     if _GROUPED.fullmatch(word):
         return float(word.replace(",", ""))
     return _WORDS.get(word.lower())
+
+
+def looks_like_number(text: str) -> bool:
+    """Whether text that spells no number looks like one: `1.5k`, `12 ms`, `1 250`."""
+    word = text.strip()
+    return len(word) <= _LONGEST and bool(_NUMBER_LIKE.fullmatch(word)) and spelled(word) is None

@@ -12,7 +12,9 @@ from rlprobe.importers.assemble import assemble
 from rlprobe.importers.folders import folders_in
 from rlprobe.importers.formats import formats
 from rlprobe.importers.importer import CutDocumentError, Importer, Reading
+from rlprobe.importers.renumbering import numbered_by
 from rlprobe.importers.source import STDIN, Source
+from rlprobe.importers.steps import NoSuchCounterError
 from rlprobe.store import layout
 from rlprobe.store.run import Run
 from rlprobe.values import Problem
@@ -21,16 +23,20 @@ Part = tuple[Path, list[Reading]]  # a file, or the first one of a folder, and w
 Groups = dict[tuple[str, Importer], list[Part]]  # by what names the run, and the format
 
 
-def open_runs(path: str | Path) -> list[Run]:
+def open_runs(path: str | Path, step_key: str | None = None) -> list[Run]:
     """Every run at a path; `-` is the standard input.
 
+    Args:
+        path: a recording, a directory, or a log of any known format.
+        step_key: the counter that rows of logs are to be numbered by; None: the best one there is.
+
     Raises:
-        InputError: nothing is there, or it cannot be read.
+        InputError: nothing is there, it cannot be read, or has no such counter.
         UnknownFormatError: no known format; the message names those that are.
     """
     place = Path(path)
     if place == STDIN:
-        return _open_file(place)
+        return _open_file(place, step_key)
     try:
         mode = place.stat().st_mode
     except OSError as error:
@@ -41,17 +47,17 @@ def open_runs(path: str | Path) -> list[Run]:
     except ValueError as error:
         raise InputError(f"Couldn't find '{path}': {error}") from error
     if stat.S_ISDIR(mode):
-        return _open_directory(place)
+        return _open_directory(place, step_key)
     if not stat.S_ISREG(mode):
         raise InputError(
             f"Couldn't read '{path}': not a regular file",
             hint="Pipe it in, and give `-` as the path.",
         )
-    return _open_file(place)
+    return _open_file(place, step_key)
 
 
-def _open_file(path: Path) -> list[Run]:
-    source = Source(path)
+def _open_file(path: Path, step_key: str | None) -> list[Run]:
+    source = Source(path, step_key)
     try:
         importer, readings = _read(source)
     finally:
@@ -97,6 +103,8 @@ def _read(source: Source) -> tuple[Importer, list[Reading]]:
             continue
         if failed is not None and source.suffix == ".json":
             readings[0].problems = [Problem(str(source.path), str(failed)), *readings[0].problems]
+        if source.step_key is not None:
+            numbered_by(readings, source.step_key, source.path)
         return importer, readings
     raise failed or _unknown(source.path)
 
@@ -109,13 +117,13 @@ def _unknown(path: Path) -> UnknownFormatError:
     )
 
 
-def _open_directory(directory: Path) -> list[Run]:
+def _open_directory(directory: Path, step_key: str | None) -> list[Run]:
     from rlprobe.store.recording import Recording
 
     recordings: list[Run] = [Recording(child) for child in layout.recordings_in(directory)]
     if recordings:
         return recordings
-    runs = _runs_in(directory)
+    runs = _runs_in(directory, step_key)
     if runs:
         return runs
     try:
@@ -130,10 +138,10 @@ def _open_directory(directory: Path) -> list[Run]:
     )
 
 
-def _runs_in(directory: Path) -> list[Run]:
+def _runs_in(directory: Path, step_key: str | None) -> list[Run]:
     """Every run whose logs lie in a directory or below it."""
     groups: Groups = {}
-    for path, importer, readings in _readings_in(directory):
+    for path, importer, readings in _readings_in(directory, step_key):
         key = directories.run_of(path, directory)
         if importer.folder:
             key = str(Path(key).parent)
@@ -145,8 +153,12 @@ def _runs_in(directory: Path) -> list[Run]:
     return runs
 
 
-def _readings_in(directory: Path) -> Iterator[tuple[Path, Importer, list[Reading]]]:
+def _readings_in(
+    directory: Path, step_key: str | None
+) -> Iterator[tuple[Path, Importer, list[Reading]]]:
     taken = _surpassed(directory)
+    refused: NoSuchCounterError | None = None
+    read = 0
     for folder in folders_in(directory):
         taken.update(folder.files)
         yield folder.files[0], folder.importer, folder.readings
@@ -154,10 +166,16 @@ def _readings_in(directory: Path) -> Iterator[tuple[Path, Importer, list[Reading
         if path in taken:
             continue
         try:
-            importer, readings = _read(Source(path))
+            importer, readings = _read(Source(path, step_key))
+        except NoSuchCounterError as error:
+            refused = refused or error
+            continue
         except InputError:
             continue
+        read += 1
         yield path, importer, readings
+    if refused is not None and not read:
+        raise refused
 
 
 def _surpassed(directory: Path) -> set[Path]:

@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rlprobe.importers.numbers import number
+from rlprobe.importers.numbers import looks_like_number, number
 from rlprobe.importers.steps import COUNTERS
+from rlprobe.importers.unread import UnreadCount
 from rlprobe.values import BoolArray, FloatArray, IntArray
 
 _BLOCK = 4096
@@ -48,11 +49,13 @@ class RowTable:
     Attributes:
         null: what a JSON null means in this format: not logged, or a value that was not finite.
         left_out: keys beyond what memory allows; filled by `columns`.
+        odd: values that look like numbers and spell none, by the number of their row.
     """
 
     def __init__(self, null: Null = "missing") -> None:
         self.null: Null = null
         self.left_out = 0
+        self.odd = UnreadCount("cell")
         self._waiting: list[Mapping[str, Any]] = []
         self._steps: list[IntArray] = []
         self._waiting_steps: list[int] = []
@@ -99,7 +102,7 @@ class RowTable:
         self._blocks.append((first, len(matrix), columns))
 
     def _careful(self, first: int, rows: list[Mapping[str, Any]]) -> None:
-        plain = (dict(self._numbers(row)) for row in rows)
+        plain = (dict(self._numbers(row, place)) for place, row in enumerate(rows, first + 1))
         start = first
         for keys, group in itertools.groupby(plain, key=tuple):
             members = list(group)
@@ -108,7 +111,7 @@ class RowTable:
             start += len(members)
 
     def _numbers(
-        self, row: Mapping[str, Any], prefix: str = "", depth: int = 0
+        self, row: Mapping[str, Any], place: int, prefix: str = "", depth: int = 0
     ) -> Iterator[tuple[str, float]]:
         for key, raw in row.items():
             name = f"{prefix}{key}"
@@ -118,7 +121,9 @@ class RowTable:
             elif raw is None and self.null == "nan":
                 yield name, math.nan
             elif isinstance(raw, Mapping) and depth < _DEEPEST:
-                yield from self._numbers(raw, f"{name}/", depth + 1)
+                yield from self._numbers(raw, place, f"{name}/", depth + 1)
+            elif isinstance(raw, str) and looks_like_number(raw):
+                self.odd.add(place, f"{name}: {raw}")
 
     def steps(self) -> IntArray:
         """The step of each row, int64, in the order of the file."""

@@ -8,12 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rlprobe import schema
+from rlprobe.errors import InputError
 from rlprobe.importers.numbers import number
 
 STEP_KEYS = schema.step_keys().keys
 # Keys that count something, but measure nothing: two rows that share only these share no metric.
 COUNTERS = schema.step_keys().counters
 
+<<<<<<< HEAD
+=======
+_MOST_NAMED = 12
+>>>>>>> B
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OTHER = re.compile(r"[^0-9a-z]+")
 
@@ -34,8 +39,36 @@ def best_step_key(keys: Iterable[str], wanted: str | None = None) -> str | None:
         alike = [name for name in names if _normal(name) == plain]
         below = [name for name in names if _normal(name.rpartition("/")[2]) == plain]
         return next(iter([wanted] if wanted in names else [*alike, *below]), None)
+<<<<<<< HEAD
     ranked = [(rank, name) for name in names if (rank := _rank(name)) is not None]
     return min(ranked, key=lambda item: item[0])[1] if ranked else None
+=======
+    return next(iter(ranked(names)), None)
+
+
+def ranked(keys: Iterable[str]) -> list[str]:
+    """The keys among these that count steps, the best one first."""
+    known = [(rank, name) for name in keys if (rank := _rank(name)) is not None]
+    return [name for _, name in sorted(known, key=lambda item: item[0])]
+
+
+def is_step(key: str) -> bool:
+    """Whether a name counts updates or rounds of training, and not what these are made of."""
+    rank = _rank(key)
+    return rank is not None and rank[0] <= schema.step_keys().ranking["_step"]
+
+
+class NoSuchCounterError(InputError):
+    """Rows have no counter of the name that the user asked for."""
+
+    def __init__(self, path: object, wanted: str, keys: Iterable[str]) -> None:
+        counters = sorted({key for key in keys if is_counter(key)})
+        known = ", ".join(f"'{name}'" for name in counters[:_MOST_NAMED])
+        super().__init__(
+            f"Couldn't number the rows of '{path}' by '{wanted}': there is no such counter",
+            hint=f"Counters there: {known}." if known else "No counter was found there.",
+        )
+>>>>>>> B
 
 
 @functools.lru_cache(maxsize=4096)
@@ -95,20 +128,49 @@ def step_of(row: Mapping[str, Any], keys: Iterable[str] = STEP_KEYS) -> int | No
     return None
 
 
-def choose(rows: Sequence[Mapping[str, Any]], keys: Iterable[str] = STEP_KEYS) -> str | None:
-    """The key that tells the step of most of these rows; None if they have none."""
+def choose(
+    rows: Sequence[Mapping[str, Any]], keys: Iterable[str] | None = None, *, table: bool = False
+) -> str | None:
+    """The key that tells the step of most of these rows; None if they have none.
+
+    A counter that stands still while another one counts is no step.
+
+    Args:
+        rows: some rows of a file.
+        keys: where to look, the better first; those that rows have, if not given.
+        table: whether rows are those of a table: one without a step is a bad row.
+    """
+    if keys is None:
+        keys = ranked(dict.fromkeys(key for row in rows for key in row))
+    still: str | None = None
     for key in keys:
-        stepped = [row for row in rows if step_number(row.get(key)) is not None]
-        if stepped and len(stepped) * 2 >= len(rows):
-            return None if _others_are_alike(rows, key, stepped[0]) else key
-    return None
+        found = [(row, step) for row in rows if (step := step_number(row.get(key))) is not None]
+        if not found or len(found) * 2 < len(rows):
+            continue
+        if not table and _others_are_alike(rows, key, found[0][0]):
+            return still
+        if len(found) == 1 or any(step != found[0][1] for _, step in found):
+            return key
+        still = still or key
+    return still
+
+
+def asked_or_best(
+    rows: Sequence[Mapping[str, Any]], wanted: str | None, *, table: bool = False
+) -> str | None:
+    """The counter that the user asked for, if it tells the step of most rows, else the best one."""
+    if wanted is not None:
+        key = best_step_key(dict.fromkeys(key for row in rows for key in row), wanted)
+        if key is not None and choose(rows, [key], table=True):
+            return key
+    return choose(rows, table=table)
 
 
 def _others_are_alike(
     rows: Sequence[Mapping[str, Any]], key: str, example: Mapping[str, Any]
 ) -> bool:
     """Whether many rows without the step measure what those with it do: then it tells little."""
-    measured = set(example) - COUNTERS
+    measured = {name for name in example if not is_counter(name)}
     others = [row for row in rows if step_number(row.get(key)) is None]
     alike = sum(len(measured & set(row)) * 2 > len(measured) for row in others)
     return alike * 5 > len(rows)

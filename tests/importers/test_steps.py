@@ -27,6 +27,7 @@ from rlprobe.importers.steps import best_step_key, is_counter
         (["tokens", "n_updates"], "n_updates"),
         (["timing_s/step", "perf/step", "epoch"], "epoch"),
         (["loss", "reward/step_bonus"], None),
+        (["loss", "num_tokens", "counters/examples"], None),
     ],
 )
 def test_the_key_that_counts_optimizer_steps_wins(keys: list[str], best: str | None) -> None:

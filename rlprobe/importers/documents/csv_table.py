@@ -2,172 +2,124 @@
 
 from __future__ import annotations
 
-import csv
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from rlprobe import schema
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers import steps
-from rlprobe.importers.documents.json_document import tag_of
-from rlprobe.importers.importer import Complaints, Importer, Reading
-from rlprobe.importers.numbers import spelled
+from rlprobe.importers.documents.csv_cells import Style, style_of
+from rlprobe.importers.documents.csv_lines import Line, head_of, lines_of
+from rlprobe.importers.documents.csv_rows import Table
+from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.source import Source
 
-_DELIMITERS = (",", "\t", ";", "|")
 _SUFFIXES = frozenset({".csv", ".tsv"})
-_EXTREMES = ("__MIN", "__MAX")
-_IDLE = frozenset({"relative time (process)", "relative time (wall)", "wall time", "created"})
 _PEEK_ROWS = 50
-_TENSORBOARD = ["wall time", "step", "value"]  # its page exports one metric per file
 _RULE = re.compile(r"[\s|:+-]*-[\s|:+-]*")
 
 
 class CSVTable(Importer):
-    """A table with one header and one logged step per line; any delimiter.
+    """A table with a header and one logged step per line; any delimiter, any line end.
 
     - W&B's export of a chart: columns are `run - metric`, each with a `__MIN` and a `__MAX` beside
       it, which are dropped; the columns of several runs become several runs.
     - `progress.csv` of Stable-Baselines3: the step is `time/total_timesteps`, an empty cell is not
-      logged.
+      logged. That of RLlib (Ray Tune): the step is `training_iteration`.
+    - `monitor.csv` (Stable-Baselines3, OpenAI baselines): a comment `#{…}`, then reward, length and
+      time of each episode under `r,l,t`; rows are numbered by episode.
     - `metrics.csv` of Lightning: training and validation stand on separate rows of one step.
-    - With `;` as the delimiter, a comma is a decimal point. Lines that start with `#` are comments.
+    - A header may come again, before each row or after a restart, and have more columns then.
+    - The step is the column that counts updates best: `global_step`, `iterations`, `total/steps`,
+      `time/total_timesteps`, … `--step-key` chooses another one; all are kept as columns.
+    - Where cells have decimals after a comma (`0,5`), all do, and a point separates thousands; in a
+      table that mixes both, numbers that can be read in two ways are not read.
+    - Lines that start with `#` are comments. Where none but the last of these names the columns, it
+      is the header.
 
-    A row with another number of cells, or without a step, costs itself. The step is found under the
-    names that JSON Lines have for it; a table without one is numbered by row.
+    A row with another number of cells, or without a step, costs itself, and is counted; so are
+    cells that look like numbers and are none. A table without a step is numbered by row.
 
-    Source: stable_baselines3/common/logger.py (CSVOutputFormat),
-    lightning/fabric/loggers/csv_logs.py.
+    Source: stable_baselines3/common/logger.py (CSVOutputFormat), common/monitor.py,
+    baselines/logger.py, ray/tune/logger/csv.py, lightning/fabric/loggers/csv_logs.py.
     """
 
     name = "csv"
-    description = "CSV or TSV with a header (W&B export, progress.csv, metrics.csv)"
+    description = "CSV or TSV with a header (W&B export, progress.csv, monitor.csv, metrics.csv)"
     priority = 80
-    step_keys = (*steps.STEP_KEYS, *schema.step_keys().formats["csv"])
 
     def recognises(self, source: Source) -> bool:
         """A header of words, and below it rows of as many numbers."""
         if not source.is_text:
             return False
-        lines = [line for line in _text(source.head.splitlines()) if line.strip()][:_PEEK_ROWS]
-        lines = [line for line in lines if not line.startswith("#")]
-        delimiter = _delimiter(lines)
-        if len(lines) > 1 and _RULE.fullmatch(lines[1]):
+        first, rows = _start(head_of(source))
+        lines = [text for _, text in rows[:_PEEK_ROWS]]
+        if lines and _RULE.fullmatch(lines[0]):
             return False  # Markdown
-        if delimiter is None:
-            return source.suffix in _SUFFIXES and bool(lines)
-        header, *rows = _cells(lines, delimiter)
-        if any(spelled(cell) is not None for cell in header):
+        style = style_of([first, *lines])
+        if style is None:
+            return source.suffix in _SUFFIXES and bool(first)
+        header = style.cells(first)
+        if any(style.number(cell) is not None for cell in header):
             return False
-        numeric = [_numeric(row, delimiter) for row in rows if len(row) == len(header)]
-        return bool(numeric) and sum(numeric) * 2 >= len(rows)
+        table = Table(source, style, header)
+        cells = [style.cells(text) for text in lines]
+        taken = [row for row in cells if not table.is_header(row)]
+        widths = {len(header), *(len(row) for row in cells if table.is_header(row))}
+        numeric = [_numeric(row, style) for row in taken if len(row) in widths]
+        return any(numeric) and sum(numeric) * 2 >= len(taken)
 
     def read(self, source: Source) -> list[Reading]:
         """The run in the table; several where it has the columns of several."""
-        lines = (line for line in _text(source.lines()))
-        first = _first(lines)
-        delimiter = _delimiter([first]) or ","
-        header = [cell.strip() for cell in next(_cells([first], delimiter), [])]
-        table = _Table(source, header, delimiter, self.step_keys)
-        table.read(lines)
+        head = head_of(source)
+        first, peeked = _start(head)
+        style = style_of([first, *(text for _, text in peeked[:_PEEK_ROWS])]) or Style(",")
+        table = Table(source, style, style.cells(first))
+        if not table.header:
+            raise EmptyRunError(f"Couldn't find metrics in '{source.path}': it has no header")
+        cells = [style.cells(text) for _, text in peeked]
+        table.choose_step([row for row in cells if not table.is_header(row)])
+        for line, after in itertools.pairwise((*_rows(lines_of(source), first), None)):
+            if line is not None:
+                table.add(line, last=after is None)
         return table.finish()
 
 
-def _text(lines: Iterator[bytes] | Sequence[bytes]) -> Iterator[str]:
-    for line in lines:
-        yield line.decode("utf-8", "replace").replace("\0", "").rstrip("\r")
+def _start(lines: Sequence[Line]) -> tuple[str, list[Line]]:
+    """The header, and the lines below it."""
+    plain = [line for line in lines if line[1].strip()]
+    rows = [line for line in plain if not line[1].startswith("#")]
+    comments = list(itertools.takewhile(lambda line: line[1].startswith("#"), plain))
+    if not rows:
+        return "", []
+    if comments and (title := _title(comments[-1][1], rows)):
+        return title, rows
+    return rows[0][1], rows[1:]
 
 
-def _first(lines: Iterator[str]) -> str:
-    return next((line for line in lines if line.strip() and not line.startswith("#")), "")
+def _title(comment: str, rows: Sequence[Line]) -> str:
+    """The names in a comment, where the rows below it have none: `# step,loss`."""
+    named = comment.lstrip("# ")
+    style = style_of([named, *(text for _, text in rows[:_PEEK_ROWS])])
+    if style is None:
+        return ""
+    first, names = style.cells(rows[0][1]), style.cells(named)
+    filled = [cell for cell in first if cell]
+    fits = len(first) == len(names) and not any(style.number(name) is not None for name in names)
+    return named if fits and all(style.number(cell) is not None for cell in filled) else ""
 
 
-def _delimiter(lines: Sequence[str]) -> str | None:
-    """The delimiter that the header has most of."""
-    header = lines[0] if lines else ""
-    best = max(_DELIMITERS, key=header.count)
-    return best if header.count(best) else None
+def _rows(lines: Iterable[Line], header: str) -> Iterator[Line]:
+    """The lines below the header that are neither blank nor comments."""
+    for number, text in lines:
+        if not text.strip() or text.startswith("#"):
+            continue
+        if header and text == header:
+            header = ""
+            continue
+        yield number, text
 
 
-def _cells(lines: Sequence[str] | Iterator[str], delimiter: str) -> Iterator[list[str]]:
-    try:
-        yield from csv.reader(lines, delimiter=delimiter)
-    except csv.Error:
-        return
-
-
-def _numeric(row: Sequence[str], delimiter: str) -> bool:
-    filled = [cell for cell in row if cell.strip()]
-    numbers = sum(_value(cell, delimiter) is not None for cell in filled)
+def _numeric(row: Sequence[str], style: Style) -> bool:
+    filled = [cell for cell in row if cell]
+    numbers = sum(style.number(cell) is not None for cell in filled)
     return bool(numbers) and numbers * 2 >= len(filled)
-
-
-def _value(cell: str, delimiter: str) -> float | None:
-    if delimiter == ";" and cell.count(",") == 1 and "." not in cell:
-        cell = cell.replace(",", ".")
-    return spelled(cell)
-
-
-class _Table:
-    def __init__(
-        self, source: Source, header: Sequence[str], delimiter: str, step_keys: Sequence[str]
-    ) -> None:
-        self.source, self.header, self.delimiter = source, header, delimiter
-        self.complaints = Complaints(source)
-        self.step = next((header.index(key) for key in step_keys if key in header), None)
-        self.columns = [_column(name) for name in header]
-        if [name.lower() for name in header] == _TENSORBOARD:
-            self.columns = [("", ""), ("", "Step"), ("", tag_of(source))]
-        if self.step is None and any(run for run, _ in self.columns):
-            self.step = 0  # an export of W&B with another axis: it is the first column
-        runs = dict.fromkeys(run for run, name in self.columns if name) or {"": None}
-        single = len({run for run in runs if run}) <= 1
-        self.readings = {run: Reading(run="" if single else run) for run in runs if run or single}
-        self.single = single
-
-    def read(self, lines: Iterator[str]) -> None:
-        row_number = 0
-        for line_number, line in enumerate(lines, start=2):
-            if not line.strip() or line.startswith("#"):
-                continue
-            cells = next(_cells([line], self.delimiter), None)
-            if cells is None or len(cells) != len(self.header):
-                self.complaints.add(line_number, f"not {len(self.header)} cells")
-                continue
-            row_number += 1
-            self._add(cells, line_number, row_number)
-
-    def _add(self, cells: Sequence[str], line_number: int, row_number: int) -> None:
-        step = row_number if self.step is None else steps.step_number(cells[self.step])
-        if step is None:
-            self.complaints.add(line_number, "no step")
-            return
-        rows: dict[str, dict[str, float]] = {}
-        for (run, name), cell in zip(self.columns, cells, strict=True):
-            value = _value(cell, self.delimiter) if name else None
-            if value is not None:
-                rows.setdefault(run, {})[name] = value
-        if self.single:
-            merged = {key: value for row in rows.values() for key, value in row.items()}
-            next(iter(self.readings.values())).rows.add(step, merged)
-            return
-        for run, row in rows.items():
-            if run in self.readings:
-                self.readings[run].rows.add(step, row)
-
-    def finish(self) -> list[Reading]:
-        full = [reading for reading in self.readings.values() if len(reading.rows)]
-        if not full:
-            raise EmptyRunError(f"Couldn't find metrics in '{self.source.path}': no row of numbers")
-        full[0].problems = self.complaints.all()
-        for reading in full:
-            reading.notes = [] if self.step is not None else ["steps not logged: numbered by row"]
-        return full
-
-
-def _column(name: str) -> tuple[str, str]:
-    """The run and the metric of a column; no metric where the column is to be dropped."""
-    if name.endswith(_EXTREMES) or name.lower() in _IDLE or not name:
-        return "", ""
-    run, separator, metric = name.rpartition(" - ")
-    return (run, metric) if separator else ("", name)

@@ -6,7 +6,7 @@ there, or when a key stands twice in an object.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +34,14 @@ class Block:
     has_step: BoolArray | None
 
 
-def read(block: bytes, step_key: str | None) -> Block | None:
-    """The rows of a block of whole lines; None if they have to be read one by one."""
+def read(block: bytes, step_key: str | None, by_row: Collection[str] = ()) -> Block | None:
+    """The rows of a block of whole lines; None if they have to be read one by one.
+
+    Args:
+        block: the lines.
+        step_key: the key of the step, if there is one.
+        by_row: keys that say what kind of row it is: with them rows are read one by one.
+    """
     import pyarrow as pa
     from pyarrow import json as pa_json
 
@@ -43,7 +49,7 @@ def read(block: bytes, step_key: str | None) -> Block | None:
         table = pa_json.read_json(pa.BufferReader(block))
     except (pa.ArrowException, ValueError, OverflowError):
         return None
-    if table.num_columns > _MOST_COLUMNS:
+    if table.num_columns > _MOST_COLUMNS or any(name in by_row for name in table.column_names):
         return None
     columns = dict(_flat(table))
     steps, has_step = None, None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlprobe import schema
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers import steps
+from rlprobe.importers.documents.json_columns import columnar
+from rlprobe.importers.documents.json_rows import listed, measures
 from rlprobe.importers.importer import Complaints, CutDocumentError, Importer, Reading
 from rlprobe.importers.numbers import number
 from rlprobe.importers.source import Source
@@ -33,7 +35,10 @@ class JSONDocument(Importer):
     - a metric with its values by step: `{"train/loss": {"1": 0.5, "2": 0.4}}` (NeMo-RL), also with
       the values one level down (`{"lm loss": {"start_step": 1, "values": {"1": 10.5}}}`, Megatron's
       golden files, where the text `"nan"` is padding and means not logged);
-    - columns: `{"step": [1, 2], "loss": [0.5, 0.4]}`;
+    - columns: `{"step": [1, 2], "loss": [0.5, 0.4]}`, at any depth; the list of steps may stand
+      above them, and columns that are logged more rarely may have one of their own; columns that
+      have none of their length are counted as not read. Objects that repeat the same columns are
+      several runs;
     - `[[time, step, value], …]`, what TensorBoard's page exports of one metric (as CSV, too): the
       metric is named by the file;
     - one row.
@@ -56,19 +61,27 @@ class JSONDocument(Importer):
         """The run in the document."""
         document = load(source)
         complaints = Complaints(source, "row")
-        reading = (
-            _points(document, source)
-            or _listed(document, complaints)
-            or _mapped(document)
-            or _single(document)
+        found = _fullest(
+            [
+                _points(document, source),
+                listed(document, source, complaints),
+                _mapped(document),
+                columnar(document, source),
+            ]
         )
-        if reading is None or not len(reading.rows):
+        readings = found or _single(document)
+        if not any(len(reading.rows) for reading in readings):
             raise EmptyRunError(
                 f"Couldn't find metrics in '{source.path}': the document has no rows with steps, "
                 "and no metrics with values by step"
             )
-        reading.problems = complaints.all()
-        return [reading]
+        readings[0].problems = complaints.all()
+        return readings
+
+
+def _fullest(found: Sequence[list[Reading]]) -> list[Reading]:
+    """What has most rows of those that were found in one document; the first of equals."""
+    return max(found, key=lambda readings: sum(len(reading.rows) for reading in readings))
 
 
 def load(source: Source) -> Any:
@@ -100,18 +113,18 @@ def _broken(source: Source, error: Exception) -> CutDocumentError:
     )
 
 
-def _points(document: Any, source: Source) -> Reading | None:
+def _points(document: Any, source: Source) -> list[Reading]:
     """A list of `[time, step, value]`: TensorBoard's export of one metric, named by its file."""
     if not isinstance(document, list) or not document:
-        return None
+        return []
     if not all(isinstance(item, list) and len(item) == _TRIPLE for item in document):
-        return None
+        return []
     reading = Reading()
     for _, at, value in document:
         step = steps.step_number(at)
         if step is not None:
             reading.rows.add(step, {tag_of(source): value})
-    return reading
+    return [reading]
 
 
 def tag_of(source: Source) -> str:
@@ -119,49 +132,10 @@ def tag_of(source: Source) -> str:
     return Path(source.name).stem.rpartition("tag-")[2] or source.name
 
 
-def _listed(document: Any, complaints: Complaints) -> Reading | None:
-    """The longest list of rows in the document."""
-    longest = max(_lists(document, 0), key=len, default=None)
-    if longest is None:
-        return None
-    rows = [row for row in longest if isinstance(row, dict)]
-    key = steps.choose([row for row in rows if _measures(row)])
-    reading = Reading()
-    unstepped = 0
-    for index, row in enumerate(longest):
-        if not isinstance(row, dict):
-            complaints.add(index, "not an object")
-        elif "train_runtime" not in row:
-            step = steps.step_number(row.get(key)) if key else index + 1
-            if step is None:
-                unstepped += 1
-            else:
-                reading.rows.add(step, row)
-    if unstepped:
-        complaints.say(f"{unstepped:,} rows without `{key}` left out")
-    reading.notes = [] if key else ["steps not logged: numbered by row"]
-    return reading
-
-
-def _measures(row: Mapping[str, Any]) -> bool:
-    return any(number(value) is not None for key, value in row.items() if key not in steps.COUNTERS)
-
-
-def _lists(node: Any, depth: int) -> Iterator[list[Any]]:
-    if isinstance(node, list):
-        rows = [item for item in node if isinstance(item, dict) and _measures(item)]
-        stepped = depth == 0 or steps.choose(rows) is not None
-        if rows and stepped and len(rows) * 2 >= len(node):
-            yield node
-    elif isinstance(node, dict) and depth < _DEEPEST:
-        for value in node.values():
-            yield from _lists(value, depth + 1)
-
-
-def _mapped(document: Any) -> Reading | None:
-    """Metrics with their values by step, or columns of values."""
+def _mapped(document: Any) -> list[Reading]:
+    """Metrics with their values by step."""
     if not isinstance(document, dict):
-        return None
+        return []
     metrics = dict(_by_step(document, "", 0))
     apart = _on_other_axes(metrics)
     rows: Rows = {}
@@ -169,14 +143,25 @@ def _mapped(document: Any) -> Reading | None:
         for step, value in () if name in apart else values.items():
             rows.setdefault(step, {})[name] = value
     if not rows:
-        return _columnar(document)
-    reading = Reading()
+        return []
+    rows, key = _renumbered(rows, metrics)
+    reading = Reading(step_key=key)
     if apart:
         some = ", ".join(sorted(apart)[:2])
         reading.notes = [f"{len(apart):,} metrics on another step axis left out: {some}, …"]
     for step in sorted(rows):
         reading.rows.add(step, rows[step])
-    return reading
+    return [reading]
+
+
+def _renumbered(rows: Rows, metrics: Iterable[str]) -> tuple[Rows, str | None]:
+    """Rows by the steps that one of the metrics is, where what they have is an index (pandas)."""
+    key = next(iter(filter(steps.is_step, steps.ranked(metrics))), None)
+    numbered = [steps.step_number(row.get(key)) for row in rows.values()] if key else [None]
+    if None in numbered or len(set(numbered)) < len(rows):
+        return rows, None
+    found = zip(numbered, rows.values(), strict=True)
+    return {step: row for step, row in found if step is not None}, key
 
 
 def _on_other_axes(metrics: Mapping[str, Mapping[int, Any]]) -> set[str]:
@@ -230,30 +215,13 @@ def _finite(text: str) -> bool:
     return value is not None and abs(value) < float("inf")
 
 
-def _columnar(document: Mapping[str, Any]) -> Reading | None:
-    """Lists of equal length, one of which is the steps."""
-    key = next((key for key in _STEP_LISTS if isinstance(document.get(key), list)), None)
-    if key is None or len(document[key]) < _FEWEST_ROWS:
-        return None
-    numbered = [steps.step_number(value) for value in document[key]]
-    columns = {
-        name: values
-        for name, values in document.items()
-        if name != key and isinstance(values, list) and len(values) == len(numbered)
-    }
-    reading = Reading()
-    for index, step in enumerate(numbered):
-        if step is not None:
-            reading.rows.add(step, {name: values[index] for name, values in columns.items()})
-    return reading if columns else None
-
-
-def _single(document: Any) -> Reading | None:
-    if not isinstance(document, dict) or not _measures(document):
-        return None
-    step = steps.step_of(document)
+def _single(document: Any) -> list[Reading]:
+    if not isinstance(document, dict) or not measures(document):
+        return []
+    key = next(iter(filter(steps.is_step, steps.ranked(document))), None)
+    step = steps.step_number(document[key]) if key else steps.step_of(document)
     if step is None:
-        return None
-    reading = Reading()
+        return []
+    reading = Reading(step_key=key)
     reading.rows.add(step, document)
-    return reading
+    return [reading]

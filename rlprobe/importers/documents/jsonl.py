@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers import steps
+from rlprobe.importers import evaluations, steps
 from rlprobe.importers.documents import json_blocks
 from rlprobe.importers.importer import Complaints, Importer, Reading
 from rlprobe.importers.numbers import number
 from rlprobe.importers.rows import RowTable
 from rlprobe.importers.source import LONGEST_LINE, Source
+from rlprobe.importers.stepless import SteplessRows
+from rlprobe.importers.unread import UnreadCount
 
 _SUFFIXES = frozenset({".jsonl", ".ndjson"})
 _WRAPPERS = ("data", "metrics", "logs", "values", "scalars")
+_SETTINGS = ("config", "hparams", "hyperparameters")  # objects that hold no metrics
 _TEXT_KEYS = frozenset({"prompt", "completion", "input", "output", "response", "messages"})
 _PEEK_ROWS = 200
 
@@ -23,20 +26,24 @@ _PEEK_ROWS = 200
 class JSONLines(Importer):
     """JSON Lines: one object per logged step, with a step key.
 
-    The dialects differ in little. The step is under `step`, `training_step`, `train/global_step`,
-    `global_step`, `current_steps` (LLaMA-Factory), `global_step/max_steps` as `"12/500"`
-    (ms-swift), `progress/batch` (tinker), … : the first of these that most rows have. verl's file
-    logger writes `{"step": 12, "data": {…}}` and a null there was NaN or infinite; elsewhere a null
-    is not logged. Nested objects become keys with a slash; a wrapper such as `metrics` or `data` is
-    taken off. Several rows of one step (prime-rl) become one.
+    The dialects differ in little. The step is the key that counts updates best and that most rows
+    have: `step`, `training_step`, `train/global_step`, `global_step`, `current_steps`
+    (LLaMA-Factory), `global_step/max_steps` as `"12/500"` (ms-swift), `training_iteration` (RLlib's
+    `result.json`), `progress/batch` (tinker), …; `--step-key` chooses another one, and all are kept
+    as columns. verl's file logger writes `{"step": 12, "data": {…}}` and a null there was NaN or
+    infinite; elsewhere a null is not logged. Nested objects become keys with a slash; a wrapper
+    such as `metrics` or `data` is taken off, and `config` is no metric. Several rows of one step
+    (prime-rl) become one. A row that says of itself that it is one of an evaluation
+    (`"mode": "eval"`) has its metrics below `eval/`.
 
     A torn last line or a bad row costs that row, and is reported with its line number. Rows without
-    any step are numbered, and the notes say so; where the others have one, they are left out: they
-    are events and summaries.
+    any step are numbered, and the notes say so; where the others have one, a kind of row that comes
+    again and again (the load of the machine) belongs to the step before it, and others are left
+    out: they are events and summaries.
 
     Source: verl/utils/tracking.py (FileLogger), prime_rl/monitors/file.py,
     tinker_cookbook/utils/ml_log.py, swift/trainers, llamafactory/train/callbacks.py,
-    stable_baselines3/common/logger.py (JSONOutputFormat).
+    stable_baselines3/common/logger.py (JSONOutputFormat), ray/tune/logger/json.py.
     """
 
     name = "jsonl"
@@ -53,7 +60,7 @@ class JSONLines(Importer):
         if not problem and (_is_rollout(row) or _is_container_output(row)):
             return False
         # Alone and without a step it may be a document of another shape.
-        alone = not rest.strip() and steps.step_of(row, self.step_keys) is None
+        alone = not rest.strip() and steps.choose([_unwrapped(row)]) is None
         return named or not (problem or alone)
 
     def read(self, source: Source) -> list[Reading]:
@@ -62,13 +69,14 @@ class JSONLines(Importer):
         verl = bool(rows) and all(
             set(row) == {"step", "data"} and isinstance(row["data"], dict | None) for row in rows
         )
-        reader = _Reader(source, steps.choose(rows, self.step_keys), verl=verl)
+        key = steps.asked_or_best([_unwrapped(row) for row in rows], source.step_key)
+        reader = _Reader(source, key, verl=verl)
         for block in source.blocks():
             reader.read(block)
         return [reader.reading()]
 
 
-def _peek(head: bytes) -> list[Mapping[str, Any]]:
+def _peek(head: bytes) -> list[dict[str, Any]]:
     """The first rows that hold a number; to see which dialect this is."""
     parsed = map(_row, head.splitlines()[:_PEEK_ROWS])
     return [
@@ -99,6 +107,10 @@ def _row(line: bytes) -> tuple[dict[str, Any], str]:
 
 
 def _unwrapped(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without what wraps its metrics, and without settings."""
+    for key in _SETTINGS:
+        if isinstance(row.get(key), dict):
+            row = {name: value for name, value in row.items() if name != key}
     for wrapper in _WRAPPERS:
         inner = row.get(wrapper)
         if isinstance(inner, dict):
@@ -111,20 +123,22 @@ class _Reader:
         self.source, self.step_key, self.verl = source, step_key, verl
         self.rows = RowTable("nan" if verl else "missing")
         self.complaints = Complaints(source)
+        self.bad = UnreadCount("row")
+        self.stepless = SteplessRows()
         self.line = 0
-        self.without_step = 0
+        self.numbered = 0
 
     def read(self, block: bytes) -> None:
         if len(block) < json_blocks.WORTHWHILE_BYTES or self.verl or not self._fast(block):
             self._slow(block.removesuffix(b"\n").split(b"\n"))
 
     def _fast(self, block: bytes) -> bool:
-        columns = json_blocks.read(block, self.step_key)
+        columns = json_blocks.read(block, self.step_key, evaluations.KIND_KEYS)
         if columns is None or any(key.startswith(_WRAPPED) for key in columns.columns):
             return False
         if columns.steps is None:
-            numbered = _counted(self.without_step + 1, columns.size)
-            self.without_step += columns.size
+            numbered = _counted(self.numbered + 1, columns.size)
+            self.numbered += columns.size
         elif columns.has_step is None or bool(columns.has_step.all()):
             numbered = columns.steps
         else:
@@ -141,19 +155,24 @@ class _Reader:
             row, problem = _row(line[:LONGEST_LINE])
             if problem:
                 self.complaints.add(self.line, problem)
+                self.bad.add(self.line, line[:400].decode("utf-8", "replace"))
             elif "train_runtime" not in row:  # the summary of a whole run is no step of it
                 self._add(_unwrapped(row))
 
     def _add(self, row: dict[str, Any]) -> None:
+        evaluation = evaluations.is_evaluation(row)
+        metrics = evaluations.marked(row) if evaluation else row
         if self.step_key is None:
-            self.without_step += 1
-            self.rows.add(self.without_step, row)
+            self.numbered += 1
+            self.rows.add(self.numbered, metrics)
             return
         step = steps.step_number(row.get(self.step_key))
         if step is not None:
-            self.rows.add(step, row)
+            self.rows.add(step, metrics)
+            self.stepless.passed(step, metrics)
         elif any(number(value) is not None for value in row.values()):
-            self.without_step += 1
+            for at, waiting in self.stepless.take(metrics, certain=evaluation):
+                self.rows.add(at, waiting)
 
     def reading(self) -> Reading:
         if self.rows.empty:
@@ -161,14 +180,23 @@ class _Reader:
                 f"Couldn't find metrics in '{self.source.path}': no line holds a row"
             )
         notes = []
-        if self.without_step and self.step_key is None:
+        if self.step_key is None:
             notes = ["steps not logged: numbered by row"]
-        elif self.without_step:
-            notes = [f"{self.without_step:,} rows without `{self.step_key}` left out"]
-        return Reading(self.rows, notes=notes, problems=self.complaints.all())
+        elif left := self.stepless.left:
+            notes = [f"{left:,} rows without `{self.step_key}` left out"]
+        if self.stepless.placed:
+            notes.append(f"{self.stepless.placed:,} rows without a step: at the step before")
+        unread = [*self.bad.unread(len(self.rows)), *self.rows.odd.unread(len(self.rows))]
+        return Reading(
+            self.rows,
+            step_key=self.step_key,
+            notes=notes,
+            problems=self.complaints.all(),
+            unread=unread,
+        )
 
 
-_WRAPPED = tuple(f"{wrapper}/" for wrapper in _WRAPPERS)
+_WRAPPED = tuple(f"{name}/" for name in (*_WRAPPERS, *_SETTINGS))
 
 
 def _counted(first: int, size: int) -> Any:

@@ -1,0 +1,108 @@
+"""Lists of rows in a JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlprobe.importers import evaluations, steps
+from rlprobe.importers.importer import Complaints, Reading
+from rlprobe.importers.numbers import number
+from rlprobe.importers.source import Source
+
+_DEEPEST = 6
+
+
+@dataclass
+class RowList:
+    """A list of rows, and the keys that lead to it."""
+
+    place: tuple[str, ...]
+    items: Sequence[Any]
+
+    @property
+    def rows(self) -> list[Mapping[str, Any]]:
+        """The rows that measure something."""
+        return [item for item in self.items if isinstance(item, dict) and measures(item)]
+
+    @property
+    def of_evaluation(self) -> bool:
+        """Whether the list is named as one of evaluations."""
+        return any(map(evaluations.of_evaluation, self.place))
+
+
+def measures(row: Mapping[str, Any]) -> bool:
+    """Whether a row has a number that counts nothing."""
+    return any(number(value) is not None for key, value in row.items() if not steps.is_counter(key))
+
+
+def listed(document: Any, source: Source, complaints: Complaints) -> list[Reading]:
+    """The runs in the lists of rows of a document; [] if it has none.
+
+    Lists that measure the same are several runs, others are parts of one.
+    """
+    found = sorted(_lists(document, ()), key=lambda it: (it.of_evaluation, -len(it.items)))
+    runs: list[tuple[set[str], list[RowList]]] = []
+    for rows in found:
+        names = {key for row in rows.rows[:50] for key in row if not steps.is_counter(key)}
+        home = next((run for run in runs if rows.of_evaluation or not _alike(names, run[0])), None)
+        if home is None:
+            runs.append((names, [rows]))
+        else:
+            home[0].update(() if rows.of_evaluation else names)
+            home[1].append(rows)
+    readings = [_reading(lists, source, complaints) for _, lists in runs]
+    if len(readings) == 1:
+        readings[0].run = ""
+    return readings
+
+
+def _alike(names: set[str], others: set[str]) -> bool:
+    return len(names & others) * 2 >= min(len(names), len(others))
+
+
+def _reading(lists: Sequence[RowList], source: Source, complaints: Complaints) -> Reading:
+    reading = Reading(run="/".join(lists[0].place))
+    unstepped = 0
+    key: str | None = None
+    for part in lists:
+        key = steps.asked_or_best(part.rows, source.step_key)
+        unstepped += _add(part, key, reading, complaints)
+        reading.step_key = reading.step_key or key
+    if unstepped:
+        complaints.say(f"{unstepped:,} rows without `{reading.step_key}` left out")
+    reading.notes = [] if reading.step_key else ["steps not logged: numbered by row"]
+    reading.unread = reading.rows.odd.unread(len(reading.rows))
+    return reading
+
+
+def _add(part: RowList, key: str | None, reading: Reading, complaints: Complaints) -> int:
+    """Add the rows of one list; how many had no step."""
+    unstepped = 0
+    for index, row in enumerate(part.items):
+        if not isinstance(row, dict):
+            complaints.add(index, "not an object")
+            continue
+        if "train_runtime" in row:  # the summary of a whole run is no step of it
+            continue
+        step = steps.step_number(row.get(key)) if key else index + 1
+        if step is None:
+            unstepped += measures(row)
+        elif part.of_evaluation or evaluations.is_evaluation(row):
+            reading.rows.add(step, evaluations.marked(row))
+        else:
+            reading.rows.add(step, row)
+    return unstepped
+
+
+def _lists(node: Any, place: tuple[str, ...]) -> Iterator[RowList]:
+    if isinstance(node, list):
+        found = RowList(place, node)
+        rows = found.rows
+        stepped = not place or steps.choose(rows) is not None
+        if rows and stepped and len(rows) * 2 >= len(node):
+            yield found
+    elif isinstance(node, dict) and len(place) < _DEEPEST:
+        for key, value in node.items():
+            yield from _lists(value, (*place, key))
