@@ -15,10 +15,7 @@ STEP_KEYS = schema.step_keys().keys
 # Keys that count something, but measure nothing: two rows that share only these share no metric.
 COUNTERS = schema.step_keys().counters
 
-<<<<<<< HEAD
-=======
 _MOST_NAMED = 12
->>>>>>> B
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OTHER = re.compile(r"[^0-9a-z]+")
 
@@ -39,10 +36,6 @@ def best_step_key(keys: Iterable[str], wanted: str | None = None) -> str | None:
         alike = [name for name in names if _normal(name) == plain]
         below = [name for name in names if _normal(name.rpartition("/")[2]) == plain]
         return next(iter([wanted] if wanted in names else [*alike, *below]), None)
-<<<<<<< HEAD
-    ranked = [(rank, name) for name in names if (rank := _rank(name)) is not None]
-    return min(ranked, key=lambda item: item[0])[1] if ranked else None
-=======
     return next(iter(ranked(names)), None)
 
 
@@ -68,7 +61,6 @@ class NoSuchCounterError(InputError):
             f"Couldn't number the rows of '{path}' by '{wanted}': there is no such counter",
             hint=f"Counters there: {known}." if known else "No counter was found there.",
         )
->>>>>>> B
 
 
 @functools.lru_cache(maxsize=4096)
