@@ -9,6 +9,7 @@ refused. So no value is lost that a look at every row would have found.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ _MOST_COLUMNS = 2000
 _SAMPLE = 100  # lines that are looked at for their keys at each of the places below
 _PLACES = 8
 _SAMPLE_BYTES = 256 * 1024
-_BATCH = 8192  # rows that the engine takes at once
+_THREADS, _BATCH = 4, 4096  # of the engine, and rows that each takes at once
 _SLICE = 512 * 1024  # bytes that are counted at once: they stay in the cache
 _LARGEST = float(2**62)
 # Text that spells no number and looks like none: a word, a date, a path.
@@ -114,7 +115,7 @@ class BlockReader:
     def _engine(self) -> duckdb.DuckDBPyConnection:
         import duckdb
 
-        return duckdb.connect(":memory:", config={"threads": 1})
+        return duckdb.connect(":memory:", config={"threads": min(_THREADS, os.cpu_count() or 1)})
 
     def read(self, block: bytes) -> Block | None:
         """The rows of a block of whole lines; None if they have to be read one by one."""
