@@ -197,9 +197,10 @@ def test_hostile_output_costs_little_time_and_memory(line: bytes) -> None:
         lines.feed(1, line[start : start + 65_536])
     lines.finish()
     assert time.perf_counter() - started < 10
-    blocks = output._reader.blocks
-    held = [len(output._reader.overflows), len(blocks._lists), len(blocks._backs)]
-    held += [len(blocks._coarse), *map(len, blocks._block.values())]
+    reader = output._reader
+    held = [len(reader.overflows), len(reader.lists._lists), len(reader.lists._backs)]
+    held += [*map(len, reader.groups.values()), *map(len, reader.blocks._under.values())]
+    held += [sum(map(len, reader.regular._values.values()))]
     assert max(held) <= 10_001
     output.finish()
 

@@ -1,150 +1,251 @@
-"""What a console log tells when no line of it is a row of metrics by itself.
+"""What is printed over several lines -> rows: panels, boxes, YAML, names under a heading.
 
-Blocks of `name: number` under a heading with its step (RSL-RL, NeMo-RL, hand-written trainers),
-printed lists of rewards, and the complaints of trackers about steps that went back.
+A block's step is its own counter (Stable-Baselines3's `total_timesteps`, RLlib's
+`training_iteration`), else that of the heading above it (RSL-RL's `Learning iteration 7/100`), else
+that of the row before it (DeepSpeed-Chat's `Average reward score`).
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
+from typing import Literal
 
+from rlprobe.importers.console import labels
 from rlprobe.importers.console import line as console_line
-from rlprobe.importers.console.pairs import plain_pairs
-from rlprobe.importers.numbers import spelled
+from rlprobe.importers.console.labels import Labelled
+from rlprobe.importers.steps import best_step_key
 
 Row = dict[str, float]
+Where = Literal["own", "heading", "coarse", "after", "nowhere"]
 
 _HEADING = re.compile(
-    r"(?:^|\W)(?:learning iteration|iteration|step)\s{0,9}[ =:]\s{0,9}(\d+)\s{0,9}/\s{0,9}\d+"
+    r"(?:^|[^\w/])(?P<name>(?:learning |global |train(?:ing)? )?(?:iteration|step|iter|itr|update)|"
+    r"(?:epoch|episode|round))\s{0,9}[ =:#]\s{0,9}#?(?P<at>\d{1,15})(?P<of>\s{0,9}/\s{0,9}\d+)?"
     r"(?:,\s?epoch=\d+)?(?: done)?\W*$",
     re.IGNORECASE,
 )
-_LABEL = re.compile(
-    r"\W*(?:\d\d:\d\d:\d\d\W+)?(?P<key>[A-Za-z][\w ()./-]{1,48}?)\s{0,20}:\s{0,20}=?\s{0,20}"
-    r"(?P<value>[-+]?[\d.,]+(?:[eE][-+]?\d+)?|nan|[-+]?inf)\s{0,9}[a-z%]{0,8}\s*",
-    re.IGNORECASE,
-)
-_ASIDE = re.compile(r"\s*\([^()]{0,60}\)")
-_REWARDS = re.compile(
-    r"\brewards?\s{0,9}[:=]\s{0,9}(?:tensor\()?\[([^\[\]]{1,4000})\]", re.IGNORECASE
-)
-_WENT_BACK = re.compile(
-    r"\b[Ss]tep (?P<a>\d{1,15}) (?:<|is less than the current step) (?P<b>\d{1,15})\b"
-)
-_LONGEST_LINE = 160
-_MOST_WORDS = 3
+_COARSE = frozenset({"epoch", "episode", "round"})
+_WORD = re.compile(r"[A-Za-z]{2,}")
+_MOST_WORDS = 6  # of a heading
+_FEWEST = 2  # names that make a table
+_MOST_KEYS = 2_000
+_MOST_VALUES = 1_000
+_CONFIG = frozenset({"config", "hyperparameters", "args"})
+
+
+@dataclass(slots=True)
+class Group:
+    """The metrics of one block.
+
+    Attributes:
+        metrics: under names that are known, or in a table.
+        others: under other names: metrics only if they come again and again.
+        step: where a counter or a heading tells it.
+        where: what told it; `after`: it belongs to the row before it; `nowhere`: nothing tells.
+        repeated: names that came several times: these are samples, and their mean is given.
+    """
+
+    metrics: Row
+    step: int | None
+    where: Where
+    others: Row = field(default_factory=dict)
+    repeated: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Block:
+    """Lines that stand together."""
+
+    metrics: Row = field(default_factory=dict)
+    sure: set[str] = field(default_factory=set)
+    counters: Row = field(default_factory=dict)
+    first: str = ""
+    yaml: bool = False
+    panel: bool = False
+
+    @property
+    def table(self) -> bool:
+        """Whether its form alone tells that it is one."""
+        return (self.panel or self.yaml) and len(self.metrics) >= _FEWEST
 
 
 class Blocks:
-    """Collects blocks, lists and complaints; used only where there is nothing better.
+    """Collects blocks line by line.
 
     Args:
-        most: of each kind that are kept.
+        step_key: the counter to take for the step, where a block has it.
+
+    Attributes:
+        ready: blocks that are whole.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, step_key: str | None = None) -> None:
+        self.ready: list[Group] = []
+        self._step_key = step_key
+        self._block = _Block()
+        self._sections: list[tuple[int, str]] = []
         self._step: int | None = None
-        self._block: dict[str, list[float]] = {}
-        self._blocks: list[tuple[int, Row]] = []
-        self._lists: list[Row] = []
-        self._backs: list[int] = []
-        self._coarse: list[tuple[int, Row]] = []
+        self._where: Where = "nowhere"
+        self._under: dict[str, list[float]] = {}
+        self._sure: set[str] = set()
+        self._heading = ""  # the name of its counter
 
-    def feed(self, text: str) -> None:
-        """A line that is no row."""
-        if "ewards" in text or "reward" in text:
-            self._list(text)
-        if "tep " in text and len(self._backs) < self._most and (match := _WENT_BACK.search(text)):
-            self._backs += [int(match["b"]), int(match["a"])]
-        if len(text) > _LONGEST_LINE:
+    @property
+    def open(self) -> bool:
+        """Whether the next line may belong to a block, or end it."""
+        return bool(self._block.metrics or self._block.yaml or self._sections)
+
+    def feed(self, text: str) -> bool:
+        """A line that is no row; whether it belongs to a block, or may head one."""
+        if len(text) > labels.LONGEST:
+            self._end()
+            return False
+        heading = _heading(text)
+        if heading is not None:
+            self._heading, step, where = heading
+            self._moved(step, where)
+            return True
+        found = labels.labelled(text)
+        if found.kind == "labels":
+            return self._add(found)
+        if found.kind == "section":
+            return self._section(found)
+        if found.kind == "rule":
+            self._end()
+            return True
+        if found.kind == "text" and not self._block.yaml:
+            self._end()
+        return found.kind == "inner rule"
+
+    def row_given(self, step: int | None) -> None:
+        """A row of its own came: what follows belongs to it until a heading comes."""
+        self._moved(step, "after")
+
+    def finish(self) -> None:
+        """The output ends."""
+        self._moved(None, "nowhere")
+
+    def _moved(self, step: int | None, where: Where) -> None:
+        self._end()
+        if where == "heading" and (self._step, self._where) == (step, where):
             return
-        match = _HEADING.search(text) if "/" in text else None
-        if match:
-            self._close(int(match[1]))
-        elif "│" in text:
-            self._grid(text)
-        elif ":" in text or "=" in text:
-            self._label(text)
+        if where == "heading" and self._where == "nowhere" and step:
+            self._step, self._where = step - 1, where  # what came before the first heading
+        self._flush()
+        self._step, self._where = step, where
 
-    def coarse(self, step: int, row: Row) -> None:
-        """A row whose step counts epochs or episodes."""
-        if len(self._coarse) < self._most:
-            self._coarse.append((step, row))
+    def _section(self, found: Labelled) -> bool:
+        if found.indent == 0 and not found.section:  # `Result for …:` begins a block
+            self._end()
+            self._block.yaml, self._sections = True, []
+            return True
+        if not found.panel and not self._block.yaml:
+            self._end()
+            return False
+        self._leave(found.indent)
+        self._sections.append((found.indent, found.section))
+        return True
 
-    def _grid(self, text: str) -> None:
-        """A line of a printed grid: name, number, name, number (AReaL)."""
-        cells = [cell.strip() for cell in text.strip().strip("│").split("│")]
-        for key, cell in zip(cells[::2], cells[1::2], strict=False):
-            value = spelled(cell)
-            if value is not None and console_line.is_measurement(key):
-                self._add(key, value)
+    def _leave(self, indent: int) -> None:
+        while self._sections and self._sections[-1][0] >= indent:
+            self._sections.pop()
 
-    def _label(self, text: str) -> None:
-        label = _LABEL.fullmatch(text)
-        if label:
-            name = console_line.labelled(_ASIDE.sub("", label["key"]).strip())
-            value = spelled(label["value"])
-            if name and value is not None:
-                self._add(name, value)
+    def _add(self, found: Labelled) -> bool:
+        if found.indent >= 0:
+            self._leave(found.indent)
+        inside = [name for _, name in self._sections] if found.indent >= 0 else []
+        if _CONFIG.intersection(inside):
+            return True
+        if not found.metrics and not found.counters:
+            return self._block.yaml
+        prefix = "".join(f"{name}/" for name in inside)
+        first = prefix + next(iter(found.metrics or found.counters))
+        block = self._block
+        if block.first == first and not found.redrawn:
+            yaml = block.yaml
+            self._end()
+            self._block.yaml = yaml
+            block = self._block
+        block.first = block.first or first
+        block.panel |= found.panel
+        if len(block.metrics) < _MOST_KEYS:
+            self._put(block, found, prefix)
+        return True
+
+    def _put(self, block: _Block, found: Labelled, prefix: str) -> None:
+        for name, value in found.metrics.items():
+            if found.redrawn or prefix + name not in block.metrics:
+                block.metrics[prefix + name] = value
+        # In a sentence (`beta warm-up: step 2/20, beta=0.1`) a counter is not that of the block.
+        if found.panel or block.yaml or not found.metrics:
+            block.counters |= {prefix + name: value for name, value in found.counters.items()}
+        for name in found.metrics:
+            if found.panel or block.yaml or console_line.is_measurement(name):
+                block.sure.add(prefix + name)
+
+    def _end(self) -> None:
+        """The block is whole."""
+        block, self._block = self._block, _Block()
+        self._sections = []
+        if not block.metrics:
             return
-        pairs, rest = plain_pairs(text)
-        if len(pairs) == 1 and len(re.findall(r"[A-Za-z]{2,}", rest)) <= _MOST_WORDS:
-            name = console_line.labelled(pairs[0][0])
-            if name:
-                self._add(name, pairs[0][1])
+        sure = {name: value for name, value in block.metrics.items() if name in block.sure}
+        own = self._own_step(block)
+        if own is not None:
+            self._flush()
+            name, step = own
+            counters = {key: v for key, v in block.counters.items() if key != name}
+            self.ready.append(Group({**counters, **block.metrics}, step, "own"))
+            self._step, self._where = step, "after"
+        elif self._where == "nowhere" and block.panel:
+            if console_line.measures(sure):
+                self.ready.append(Group({**block.counters, **sure}, None, "nowhere"))
+        else:
+            self._sure |= block.sure
+            for name, value in block.metrics.items():
+                values = self._under.setdefault(name, [])
+                if len(values) < _MOST_VALUES:
+                    values.append(value)
 
-    def _add(self, name: str, value: float) -> None:
-        values = self._block.setdefault(name, [])
-        if len(values) < self._most:
-            values.append(value)
+    def _own_step(self, block: _Block) -> tuple[str, int] | None:
+        """The counter of a block that is its step, if no heading tells it better."""
+        counters = dict(block.counters)
+        if not block.table:
+            if not console_line.measures(block.metrics):
+                return None
+            counters = {name: v for name, v in counters.items() if best_step_key([name])}
+        fine = [name for name in counters if console_line.is_fine(name)]
+        heading = [self._heading] if self._where == "heading" else []
+        wanted = best_step_key(counters, self._step_key) if self._step_key else None
+        best = wanted or best_step_key([*heading, *(fine or counters)])
+        return (best, int(counters[best])) if best in counters else None
 
-    def _close(self, step: int) -> None:
-        """A heading: what came before it belongs to the step before."""
+    def _flush(self) -> None:
+        """All blocks of one step are whole."""
+        under, sure = self._under, self._sure
+        self._under, self._sure = {}, set()
+        if not under or self._where == "nowhere":
+            return
         from statistics import fmean
 
-        before = self._step if self._step is not None else step - 1
-        if self._block and before >= 0 and len(self._blocks) < self._most:
-            # What is printed once is of the step; what comes again and again is of its samples.
-            row = {name: fmean(values) for name, values in self._block.items()}
-            if self._blocks and self._blocks[-1][0] == before:
-                self._blocks[-1][1].update(row)
-            else:
-                self._blocks.append((before, row))
-        self._step, self._block = step, {}
+        # What is printed once is of the step; what comes again and again is of its samples.
+        repeated = {name for name, values in under.items() if len(values) > 1}
+        once = console_line.meanings(under.keys() - repeated)
+        for name in [name for name in repeated if once & console_line.meanings([name])]:
+            repeated.discard(name)
+            del under[name]
+        means = {name: fmean(values) for name, values in under.items()}
+        metrics = {name: value for name, value in means.items() if name in sure}
+        others = {name: value for name, value in means.items() if name not in sure}
+        group = Group(metrics, self._step, self._where, others, frozenset(repeated))
+        self.ready.append(group)
 
-    def _list(self, text: str) -> None:
-        from statistics import fmean, pstdev
 
-        match = _REWARDS.search(text)
-        if not match or len(self._lists) >= self._most:
-            return
-        numbers = [spelled(word) for word in match[1].split(",")]
-        rewards = [number for number in numbers if number is not None]
-        if len(rewards) > 1 and len(rewards) == len(numbers):
-            self._lists.append(
-                {
-                    "reward_mean": fmean(rewards),
-                    "reward_std": pstdev(rewards),
-                    "reward_min": min(rewards),
-                    "reward_max": max(rewards),
-                    "zero_variance_group_fraction": float(len(set(rewards)) == 1),
-                }
-            )
-
-    def rows(self) -> tuple[list[tuple[int, Row]], str]:
-        """Rows with their steps, and what they are, in words."""
-        if self._step is not None:
-            self._close(self._step)
-        if self._coarse:
-            return self._coarse, "the steps are those of a larger counter (epoch, episode, …)"
-        if self._blocks:
-            return self._blocks, "read from blocks of names and numbers under a step"
-        if self._lists:
-            return list(enumerate(self._lists, start=1)), (
-                "read from printed lists of rewards, each taken as one group: numbered by row"
-            )
-        backs = [step for i, step in enumerate(self._backs) if i == 0 or step != self._backs[i - 1]]
-        return [(step, {}) for step in backs], (
-            "no metrics: only a tracker's complaints about steps that went back"
-        )
+def _heading(text: str) -> tuple[str, int, Where] | None:
+    """What a heading counts, its count, and whether these are steps or something larger."""
+    match = _HEADING.search(text) if len(text) < 200 else None
+    if match is None or len(_WORD.findall(text[: match.start()])) > _MOST_WORDS:
+        return None
+    name = match["name"]
+    return name, int(match["at"]), "coarse" if name.lower() in _COARSE else "heading"

@@ -12,10 +12,10 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from rlprobe import naming, schema
-from rlprobe.importers.console.pairs import Pair, left_of, metrics_of, pairs_in, piped
+from rlprobe import naming
+from rlprobe.importers.console.pairs import NUMBER, Pair, left_of, metrics_of, pairs_in, piped
 from rlprobe.importers.console.prefixes import ANSI
 from rlprobe.importers.numbers import spelled
 from rlprobe.importers.steps import best_step_key, is_counter, step_number
@@ -38,7 +38,7 @@ _STEP = re.compile(
     r"\s{0,9}[:=#]?\s{0,9}(\d+)(?:\s{0,9}/\s{0,9}\d+)?(?=$|[\s\])}|,:;-])",
     re.IGNORECASE,
 )
-# Torchvision's `Epoch: [2]  [7/100]` counts epochs from 0, mmengine's `Epoch(train) [3][7/100]` from 1.
+# Torchvision's `Epoch: [2]  [7/100]` counts from 0, mmengine's `Epoch(train) [3][7/100]` from 1.
 _EPOCH_AND_PLACE = re.compile(
     r"\bepoch(?:\((?P<mode>\w{1,9})\))?(?P<colon>:?)\s?\[\s?(?P<epoch>\d+)(?:/\d+)?\]"
     r"\s?\[\s?(?P<at>\d+)\s?/\s?(?P<of>\d+)\s?\]",
@@ -47,39 +47,54 @@ _EPOCH_AND_PLACE = re.compile(
 _HELD_OUT = re.compile(r"\b(?:Epoch|Iter)\((?:val|test|valid)\)")
 _SCALED = re.compile(r"(.{1,200})\((1e[-+]?\d{1,3})\)")  # `actor/lr(1e-4):0.010`
 # Names that a configuration has as well: alone they do not make a line of metrics.
+_INTERVALS = frozenset({"every", "interval", "freq", "frequency", "batch_size", "size", "delay"})
 _SETTINGS = frozenset({"lr", "epoch", "step", "tokens_seen", "loss_scale"})
 # Words of the counters that count optimizer steps, and of those that count something beside them.
 _FINE = frozenset(
-    "step steps timestep timesteps iter iters iteration iterations itr update updates nupdates".split()
+    {"step", "steps", "timestep", "timesteps", "iter", "iters", "iteration", "iterations", "itr"}
+    | {"update", "updates", "nupdates"}
 )
-_OTHER = frozenset("epoch epochs max env inner micro batch eval test val warmup save log".split())
+_OTHER = frozenset(
+    {"epoch", "epochs", "max", "env", "inner", "micro", "batch", "eval", "test", "val"}
+    | {"warmup", "save", "log"}
+)
+# `losses/value_loss 0.5 2048`: a scalar of TensorBoard, printed; `[2048] loss 0.5 / return 9`.
+_POINT = re.compile(rf"(?P<tag>[\w.-]+(?:/[\w.@-]+)+)\s+(?P<value>{NUMBER})\s+(?P<step>\d{{1,15}})")
+_LEADING = re.compile(r"\[?(\d{1,15})\]?:?\s+(?=[A-Za-z_])")
+_SLASHED = re.compile(r"(?<=\d)/(?=[a-z_]{1,40}=)")  # `epoch=0/micro_step=10/global_step=10`
 _PREFIXES = frozenset({"info", "debug", "warning", "train", "training", "root", "metrics", "and"})
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _LONGEST_WORD = 300
+_FIRST = frozenset("[0123456789")
 _FEWEST = 2  # pairs that make a dict without its braces
 _WORDS = re.compile(r"[^a-z]+")
 
 
 def parse(line: str, step_key: str | None = None) -> dict[str, float] | None:
-    """The metrics of a line by the names it gives them; None if it holds none.
+    """The metrics of a line by the names it gives them; None if it holds none that are known.
 
     Where the line tells its step, the key `step` has it; other counters keep their names.
 
     Args:
         step_key: the counter to take for the step, where the line has it.
     """
+    row = row_in(line, step_key)
+    return row if row and measures(row) else None
+
+
+def row_in(line: str, step_key: str | None = None) -> dict[str, float] | None:
+    """The same of a line of any names; None if it has not the form of a row."""
     text = line if len(line) <= MAX_CHARACTERS else line[:MAX_CHARACTERS]
-    if "{" not in text and "'" not in text and not _may_tell_a_step(text):
+    if not _may_be_row(text):
         return None
     text = ANSI.sub("", text).strip()
-    row = (
+    return (
         _stepped_dict(text)
         or _verl(text)
         or _megatron(text)
         or dictionary(text, step_key)
         or _plain(text, step_key=step_key)
     )
-    return row if row and measures(row) else None
 
 
 def measures(row: dict[str, float]) -> bool:
@@ -90,9 +105,23 @@ def measures(row: dict[str, float]) -> bool:
 _HINTS = ("step", "iter", "epoch", "episode", "update", "rollout", "batch", "round", "itr")
 
 
+def _may_be_row(text: str) -> bool:
+    start = text[:1]
+    return "{" in text or "'" in text or start in _FIRST or _may_tell_a_step(text)
+
+
 def _may_tell_a_step(text: str) -> bool:
     lower = text.lower()
     return any(hint in lower for hint in _HINTS)
+
+
+def point(text: str) -> dict[str, float] | None:
+    """A scalar with its tag and step (`losses/value_loss 0.5 2048`); None if the line is none."""
+    match = _POINT.fullmatch(text.strip()) if "/" in text and len(text) < _LONGEST_WORD else None
+    value = spelled(match["value"]) if match else None
+    return (
+        {match["tag"]: value, "step": float(match["step"])} if match and value is not None else None
+    )
 
 
 def _stepped_dict(text: str) -> dict[str, float] | None:
@@ -173,7 +202,7 @@ def is_fine(key: str) -> bool:
     words = set(_WORDS.split(key.lower()))
     if "total" in words and "/" not in key and "timesteps" not in words:
         return False  # how many there will be
-    if key == "progress/batch" or key == "global_step/max_steps":
+    if key in {"progress/batch", "global_step/max_steps"}:
         return True
     return bool(words & _FINE) and not words & _OTHER and is_counter(key)
 
@@ -204,16 +233,17 @@ def _plain(
     parts = text.split()
     if "{" in text or max(map(len, parts), default=0) > _LONGEST_WORD:
         return None
-    text = " ".join(parts).replace("**", "")  # endless blanks and words would make patterns slow
+    # Endless blanks and words would make the patterns slow.
+    text = _SLASHED.sub(", ", " ".join(parts).replace("**", ""))
     if _HELD_OUT.search(text):
         row = metrics_of(pairs_in(text))
-        return {f"eval/{_known(key)}": value for key, value in row.items()}
+        return {f"eval/{shortened(key)}": value for key, value in row.items()}
     counted, row = _sorted_out(pairs_in(text))
     place = _step_among(counted, step_key, coarse=coarse)
     if not coarse and (place is None or "[" in text):
         place = step_in(text) or place
     if place is None:
-        return None
+        return _led(text, row) if row and not coarse else None
     step, start, end = place
     for name, pair in counted.items():
         if not start <= pair.start < end:
@@ -221,6 +251,14 @@ def _plain(
     words = len(_WORD.findall(left_of(text[end:], pairs_in(text[end:]))))
     # Prose may mention a step and a number: what is left beside the pairs tells the difference.
     return {**row, "step": step} if words <= 2 + 2 * len(row) else None
+
+
+def _led(text: str, row: dict[str, float]) -> dict[str, float] | None:
+    """A row whose step is the bare number before it; nothing but pairs may follow."""
+    match = _LEADING.match(text)
+    if match is None or _WORD.search(left_of(text, pairs_in(text))):
+        return None
+    return {**row, "step": float(match[1])}
 
 
 def _sorted_out(pairs: list[Pair]) -> tuple[dict[str, Pair], dict[str, float]]:
@@ -233,14 +271,19 @@ def _sorted_out(pairs: list[Pair]) -> tuple[dict[str, Pair], dict[str, float]]:
             counted.setdefault(name, pair)
         else:
             rest.append(pair)
-    return counted, {_known(key): value for key, value in metrics_of(rest).items()}
+    return counted, {shortened(key): value for key, value in metrics_of(rest).items()}
 
 
 def counter_in(pair: Pair) -> str:
     """What a pair counts (`iter` in `INFO iter 12`); empty if it measures something."""
     if not pair.value.is_integer() or pair.value < 0:
         return ""
-    return _counter_of(pair.key)
+    return _counter_of(pair.key.replace("(train)", ""))
+
+
+def counts(key: str) -> bool:
+    """Whether a name, or what its last part names, counts something."""
+    return bool(_counter_of(key))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -272,18 +315,12 @@ def step_in(text: str) -> tuple[float, int, int] | None:
     return (float(match[1]), match.start(), match.end()) if match else None
 
 
-def _known(phrase: str) -> str:
+def shortened(phrase: str) -> str:
     """A phrase before a number without what loggers put before a name: `INFO train loss`."""
     words = phrase.split(" ")
     while len(words) > 1 and words[0].lower() in _PREFIXES and not _named(" ".join(words)):
         del words[0]
     return " ".join(words)
-
-
-def labelled(phrase: str) -> str | None:
-    """The known measurement that a label of words is; None if it is none."""
-    name = _known(phrase)
-    return name if is_measurement(name) else None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -292,11 +329,22 @@ def _named(key: str) -> frozenset[str]:
     return frozenset(name for name in names if name)
 
 
+def meanings(keys: Iterable[str]) -> set[str]:
+    """The canonical metrics that these names may stand for."""
+    return {name for key in keys for name in _named(key)}
+
+
 @functools.lru_cache(maxsize=4096)
 def is_measurement(key: str) -> bool:
     """Whether some framework measures something under this name."""
-    names = _named(key)
+    names = {name for name in _named(key) if not _is_interval(name)}
     return bool(names) and not names & _SETTINGS and key not in _SETTINGS
+
+
+def _is_interval(name: str) -> bool:
+    """Whether an `eval/…` says how often, or over how much, is evaluated (`eval_steps`)."""
+    inner = name.removeprefix("eval/")
+    return inner != name and (is_counter(inner) or inner in _INTERVALS)
 
 
 def step_of(row: dict[str, float]) -> int | None:

@@ -12,7 +12,10 @@ NUMBER = (
     r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
     r"|nan|inf(?:inity)?)"
 )
-_VALUE = rf"(?:(?:np|numpy)\.float\d+\({NUMBER}\)|tensor\(\[?{NUMBER}\]?[^()]{{0,40}}\)|{NUMBER})"
+_VALUE = (
+    rf"(?:(?:np|numpy)\.float\d+\({NUMBER}\)"
+    rf"|tensor\(\[?{NUMBER}\]?(?:,\s?[a-z_]+=[^(),]{{1,40}}(?:\([^()]{{0,40}}\))?){{0,4}}\)|{NUMBER})"
+)
 _UNIT = (
     r"(?:\s?(?:ms|us|µs|secs?|seconds?|mins?|minutes?|hours?|hrs?|s|m|h|%|[KMGT]i?B|fps|TFLOPs?|reqs?"
     r"|(?:tok(?:en)?s?|it|iters?|steps?|samples?|examples?|seqs?)/s(?:ec)?|s/(?:it|iter|step))"
@@ -22,10 +25,10 @@ _KEY = r"[A-Za-z_][\w./@%-]{0,79}(?:\([\w/%]{0,20}\))?"
 # Every repetition is bounded and a name starts at a word's start: no line takes long.
 PLAIN = re.compile(
     rf"(?<![\w./@%-])(?P<key>{_KEY}(?: [A-Za-z][\w./@%()-]{{0,39}}){{0,4}}?)"
-    rf"(?:\s{{0,20}}(?:=>|[:=#])\s{{0,20}}|\s{{1,20}})\[?\s{{0,9}}"
+    rf"(?:\s{{0,20}}(?:=>|[:=#])\s{{0,20}}|\s{{1,20}})(?P<list>\[\s{{0,9}})?"
     rf"(?P<value>{_VALUE})(?:\s{{0,9}}/\s{{0,9}}(?P<of>\d+)(?![\w.])"
     rf"|\s?(?:±|\+/?-)\s?(?P<spread>{NUMBER})(?![\w.]))?"
-    rf"(?P<unit>{_UNIT})(?=$|[\s,|;()\]│]|[.:](?:\s|$))(?:\s?\([^()]{{0,24}}\))?",
+    rf"(?P<unit>{_UNIT})(?(list)(?:,\s?(?P=value)){{0,63}}\s?\])(?=$|[\s,|;()\]│]|[.:](?:\s|$))(?:\s?\([^()]{{0,24}}\))?",
     re.IGNORECASE,
 )
 _ITEM = re.compile(

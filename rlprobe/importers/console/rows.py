@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 
 from rlprobe.importers.console import line as console_line
-from rlprobe.importers.console.blocks import Blocks
+from rlprobe.importers.console.account import Account, looks_like_metrics
+from rlprobe.importers.console.bars import without_bars
+from rlprobe.importers.console.blocks import Blocks, Group
+from rlprobe.importers.console.lists import Lists
 from rlprobe.importers.console.pairs import plain_pairs
-from rlprobe.importers.console.prefixes import ANSI, RANK, RAY
-from rlprobe.importers.console.shapes import Shapes
-from rlprobe.importers.console.steps import BAR, Bar, ConsoleRow, Row, bar_of
+from rlprobe.importers.console.prefixes import bare
+from rlprobe.importers.console.regular import Regular
+from rlprobe.importers.console.steps import Bar, ConsoleRow, Row
 from rlprobe.importers.console.table import Tables
 from rlprobe.importers.numbers import spelled
 
@@ -44,16 +46,22 @@ class Reader:
 
     Args:
         most: rows that are held back at most, for the case that there are no better ones.
+        step_key: the counter to take for the step, where there are several.
 
     Attributes:
         note: what was assumed of the rows that `finish` gave, in words.
+        account: which lines of metrics were understood.
     """
 
-    def __init__(self, most: int = _MOST_HELD) -> None:
+    def __init__(self, most: int = _MOST_HELD, step_key: str | None = None) -> None:
         self.note = ""
+        self.account = Account()
         self.ready: list[ConsoleRow] = []
         self.count = 0  # rows given so far
+        self.steps = 0  # of these, how many had another step than the one before
         self.latest: int | None = None  # the step of the last one
+        self.number = 0  # of the line
+        self.step_key = step_key
         self.tables = Tables()
         self.bar: Bar | None = None
         self.bar_here = False  # whether it stands in this line
@@ -65,23 +73,26 @@ class Reader:
         self.waiting: ConsoleRow | None = None
         self.last: Row = {}
         self.warned: Row = {}  # from warnings since the last row
-        self.parse = Shapes(console_line.parse).parse
         self.most = most
         self.overflows: list[Row] = []  # warned of before any row: all there is, perhaps
         self.overflowed = False
         self.measured = 0  # rows that are no evaluation
+        self.unstepped = False  # whether some row told no step
+        self.names: set[str] = set()  # of the rows that told their step
+        self.points = False  # whether scalars are printed one by one
         self.evaluating = 0  # lines in which an evaluation may still follow
-        self.blocks = Blocks(most)
+        self.blocks = Blocks(step_key)
+        self.lists = Lists(most)
+        self.groups: dict[str, list[Group]] = {"heading": [], "coarse": [], "nowhere": []}
+        self.regular = Regular(most)
 
     def feed(self, segment: str) -> list[ConsoleRow]:
         """The rows that are whole with one more line, or what stands between carriage returns."""
-        text = ANSI.sub("", segment) if "\x1b" in segment else segment
-        if text.lstrip().startswith(("(", "[")):
-            text = self._rank(RAY.sub("", text))
-        if text.startswith('{"log":'):
-            text = _output_in(text)
-        if not (self.open and self._continue(text)):
-            self._line(text)
+        self.number += 1
+        line = bare(segment)
+        self.rank = line.rank
+        if not (self.open and self._continue(line.text)):
+            self._line(line.text)
         return self._given()
 
     @property
@@ -92,15 +103,23 @@ class Reader:
     @property
     def idle(self) -> bool:
         """Whether no line is waited for: then one without a metric or a known word is nothing."""
-        return bool(self.measured) and not (self.open or self.evaluating or self.tables.open)
+        return bool(self.measured) and not (
+            self.open or self.evaluating or self.tables.open or self.blocks.open
+        )
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
         self._flush()
+        self.blocks.finish()
+        self._settle()
         if not self.measured:
             self.note = self._fall_back()
         elif self.warned and self.context is not None:
             self._give(ConsoleRow(self.context, self.warned))
+        elif not self.unstepped:
+            self._late_groups()
+            for step, row in self.regular.rows(self.steps):
+                self._give(ConsoleRow(step, row))
         return self._given()
 
     def _given(self) -> list[ConsoleRow]:
@@ -112,28 +131,33 @@ class Reader:
     def _give(self, row: ConsoleRow) -> None:
         self.ready.append(row)
         self.count += 1
-        self.latest = row.step
-
-    def _rank(self, text: str) -> str:
-        match = RANK.match(text)
-        self.rank = int(match[1]) if match else None
-        return text[match.end() :] if match else text
+        self.account.read += 1
+        if not row.beside:
+            self.steps += row.step != self.latest
+            self.latest = row.step
 
     def _line(self, text: str) -> None:
         self.bar_here = False
         if "%|" in text:
             text = self._bars(text)
-        if self._warning(text):
+        if not text.strip() or self._warning(text):
             return
         if "{" in text:
             self._dicts(text)
             return
         if self._deepspeed(text):
             return
-        row = self.parse(text)
-        if row is not None:
+        row = console_line.row_in(text, self.step_key)
+        if row and console_line.measures(row):
             self._row(row)
             return
+        if self._point(text):
+            return
+        if row and "step" in row:
+            step = console_line.step_of(row)
+            row = {key: value for key, value in row.items() if key != "step"}
+            if not all(map(console_line.counts, row)):
+                self.regular.add(step, row, ())
         for table_row in self.tables.feed(text):
             if console_line.measures(table_row):
                 self._row(table_row)
@@ -141,43 +165,30 @@ class Reader:
             self._evaluation(text)
             self._other(text)
 
+    def _point(self, text: str) -> bool:
+        """A scalar with its step; of an unknown name only beside others that are known."""
+        row = console_line.point(text)
+        self.points |= row is not None and console_line.measures(row)
+        if row is not None and self.points:
+            self._row(row)
+        return row is not None and self.points
+
     def _bars(self, text: str) -> str:
         """Take note of progress bars, and take them out of the text."""
-        parts: list[str] = []
-        position = 0
-        for match in BAR.finditer(text):
-            bar = bar_of(match)
-            desc, tail = match["desc"], match["unit"].partition(",")[2]
-            start = match.start()
-            if "]" in desc or "]:" in text[max(0, start - 3) : start]:
-                desc = ""
-            parts.append(text[position:start])
-            position = match.end()
-            before = text[max(0, start - 2000) : match.start() + len(match["desc"])]
-            if bar is None and ("/s" not in match["unit"] and "s/" not in match["unit"]):
-                continue
-            self._drawn(bar)
-            self._in_bar(Bar(int(match["at"]), int(match["of"])), before, tail, bar)
-            self.bar = bar or self.bar
-            self.bar_here |= bar is not None
-        parts.append(text[position:])
-        return " ".join(part for part in parts if part.strip())
+        rest, drawn = without_bars(text)
+        for item in drawn:
+            self._drawn(item.bar)
+            if item.metrics:
+                self._explicit(item.step, item.metrics)
+            self.bar = item.bar or self.bar
+            self.bar_here |= item.bar is not None
+        return rest
 
     def _drawn(self, bar: Bar | None) -> None:
         """A bar that is drawn again after a row tells where the row was printed."""
         row = self.waiting
         if bar is not None and row is not None and row.bar_at is None:
             row.bar_at = bar if row.bar is None or row.bar.of == bar.of else None
-
-    def _in_bar(self, at: Bar, before: str, tail: str, bar: Bar | None) -> None:
-        """Metrics that a progress bar carries: before it, or behind its speed."""
-        inside = before.rpartition("[")[2] if "|" in before else ""
-        for text in (tail, inside.partition("]")[0].rstrip(": ")):
-            if "=" not in text and ":" not in text:
-                continue
-            row = dict(plain_pairs(text)[0])
-            if row and console_line.measures(row):
-                self._explicit(at.at, row)
 
     def _continue(self, text: str) -> bool:
         """Add to a dict that an earlier line opened; False once it turns out to be none."""
@@ -204,12 +215,12 @@ class Reader:
             step = console_line.step_in(text[:start])
             self.context = int(step[0]) if step else self.context
             text = text[:start]
-        single = self.parse(text)
+        single = console_line.parse(text, self.step_key)
         if single is not None:
             self._row(single)
             return
         for part in console_line.dicts_in(text):
-            row = console_line.dictionary(part)
+            row = console_line.dictionary(part, self.step_key)
             if row and console_line.measures(row):
                 self._row(row)
 
@@ -263,8 +274,15 @@ class Reader:
         if len(self.rank_of) > _MOST_STEPS:
             self.rank_of.clear()
         self.last = row
+        self.names.update(row)
+        self._before_row(step)
         self._give(ConsoleRow(step, {**self._warned(row), **row}))
         self.context = None
+
+    def _before_row(self, step: int | None) -> None:
+        """What waits for a row to end the block before it is whole."""
+        self.blocks.row_given(step)
+        self._settle()
 
     def _warned(self, row: Row) -> Row:
         warned = {key: value for key, value in self.warned.items() if key not in row}
@@ -283,8 +301,9 @@ class Reader:
             return
         at = self.bar if self.bar_here else None
         if self.waiting is not None:
-            if _is_shorter(self.waiting.metrics, row):
+            if _says_more(self.waiting.metrics, row):
                 at = at or self.waiting.bar_at
+                row = {**self.waiting.metrics, **row}
             else:
                 self._flush()
         self.waiting = ConsoleRow(None, row, bar=self.bar, bar_at=at)
@@ -296,19 +315,73 @@ class Reader:
         if row.metrics == self.last and len(row.metrics) > 3:
             return
         self.last = row.metrics
+        self.unstepped = True
+        self._before_row(None)
         row.metrics = {**self._warned(row.metrics), **row.metrics}
         self._give(row)
 
     def _other(self, text: str) -> None:
         """A line that is no row: a heading, a label under one, a step for the next dict."""
+        self.lists.feed(text)
         match = _CONTEXT.search(text) if "tep" in text else None
         if match:
             self.context = int(match[1] or match[2])
-        if not self.measured:
-            coarse = console_line.parse_coarse(text)
-            if coarse is not None:
-                self.blocks.coarse(int(coarse.pop("step")), coarse)
-            self.blocks.feed(text)
+        coarse = console_line.parse_coarse(text)
+        if coarse is not None:
+            step = int(coarse.pop("step"))
+            self.blocks.ready.append(Group(coarse, step, "coarse"))
+        elif not self.blocks.feed(text) and (self.tables.misfit or looks_like_metrics(text)):
+            self.account.miss(self.number, text)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Give the blocks that are whole a step, or keep them in case there is nothing better."""
+        if not self.blocks.ready:
+            return
+        ready, self.blocks.ready = self.blocks.ready, []
+        for group in ready:
+            if group.where == "own" and group.step is not None:
+                self.waiting, waiting = None, self.waiting
+                self._block_row(group.step, group.metrics)
+                self.waiting = waiting
+            else:
+                self._without_own_step(group)
+
+    def _without_own_step(self, group: Group) -> None:
+        at = self.latest if group.where == "after" else group.step
+        self.regular.add(at, group.others, group.repeated)
+        if not group.metrics:
+            return
+        if not console_line.measures(group.metrics):
+            self.regular.add(at, group.metrics, group.repeated)
+        elif group.where == "after" or (group.where == "coarse" and self.measured):
+            self._beside(group)
+        elif len(self.groups[group.where]) < self.most:
+            self.groups[group.where].append(group)
+
+    def _block_row(self, step: int, row: Row) -> None:
+        if self.latest == step and _repeats(self.last, row):
+            return
+        self.last = row
+        self.names.update(row)
+        self._give(ConsoleRow(step, {**self._warned(row), **row}))
+
+    def _beside(self, group: Group) -> None:
+        """Metrics that are printed after the row of their step."""
+        row = {
+            key: value
+            for key, value in group.metrics.items()
+            if key not in group.repeated and key not in self.last
+        }
+        if row and (self.count or self.waiting):
+            self._give(ConsoleRow(None, row, beside=True))
+
+    def _late_groups(self) -> None:
+        """Blocks under headings, in a log whose rows tell their steps: what is new in them."""
+        for group in self.groups["heading"]:
+            row = {key: value for key, value in group.metrics.items() if key not in self.names}
+            if row:
+                self._give(ConsoleRow(group.step, row))
 
     def _evaluation(self, text: str) -> None:
         """The line under `***** Evaluating …`: numbers of held-out data."""
@@ -333,19 +406,36 @@ class Reader:
             self._flush()
         if self.overflows:
             return ""
-        rows, note = self.blocks.rows()
+        rows, note = self._held()
         for step, row in rows:
-            self._explicit(step, row)
+            self._block_row(step, row)
         return note if rows else ""
 
+    def _held(self) -> tuple[list[tuple[int, Row]], str]:
+        """Rows that are only as good as nothing better is there, and what they are, in words."""
+        for where, note in (
+            ("heading", "read from blocks of names and numbers under a step"),
+            ("coarse", "the steps are those of a larger counter (epoch, episode, …)"),
+        ):
+            if groups := self.groups[where]:
+                return _merged(groups, self.regular.rows(len(groups), min(3, len(groups)))), note
+        if groups := self.groups["nowhere"]:
+            numbered = list(enumerate((group.metrics for group in groups), start=1))
+            return numbered, "steps not logged: numbered by row"
+        rows, note = self.lists.rows()
+        return (rows, note) if rows else (self.regular.rows(0), "no name in it is known")
 
-def _output_in(text: str) -> str:
-    """The line of output inside a line of a container's log (Docker's JSON files)."""
-    try:
-        line = json.loads(text).get("log")
-    except (ValueError, RecursionError, AttributeError):
-        return text
-    return ANSI.sub("", line).strip() if isinstance(line, str) else text
+
+def _merged(groups: list[Group], regular: list[tuple[int, Row]]) -> list[tuple[int, Row]]:
+    """Blocks of the same step, one after another, as one row, with what comes at every step."""
+    others = dict(regular)
+    rows: list[tuple[int, Row]] = []
+    for group in groups:
+        step = group.step or 0
+        if not rows or rows[-1][0] != step:
+            rows.append((step, dict(others.pop(step, {}))))
+        rows[-1][1].update(group.metrics)
+    return rows
 
 
 def _repeats(last: Row, row: Row) -> bool:
@@ -359,11 +449,14 @@ def _same(a: float, b: float) -> bool:
     return a == b or (math.isnan(a) and math.isnan(b))
 
 
-def _is_shorter(first: Row, row: Row) -> bool:
-    """Whether the first row is the second with fewer keys and fewer digits (LLaMA-Factory)."""
-    if not set(first) < set(row) or len(first) < 2:
+def _says_more(first: Row, row: Row) -> bool:
+    """Whether a row tells the one before it again, with more digits or keys (LLaMA-Factory)."""
+    shared = [key for key in first if key in row]
+    if len(shared) < 2 or not row.keys() - first.keys():
         return False
-    return all(_close(first[key], row[key]) for key in first)
+    if len(shared) < len(first) and "epoch" not in shared:
+        return False
+    return all(_close(first[key], row[key]) for key in shared)
 
 
 def _close(a: float, b: float) -> bool:

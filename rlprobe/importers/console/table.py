@@ -1,7 +1,4 @@
-"""Tables in console output, Markdown and HTML: one header with a step column, rows of numbers.
-
-Also the tables of Stable-Baselines3, whose rows are names with one number each.
-"""
+"""Tables in console output, Markdown and HTML: one header with a step column, rows of numbers."""
 
 from __future__ import annotations
 
@@ -16,9 +13,8 @@ from rlprobe.importers.steps import step_number
 Row = dict[str, float]
 
 _STEP_HEADERS = frozenset(schema.step_keys().formats["console_table"])
-_RULE = re.compile(r"[\s|:+=-]+")
+_RULE = re.compile(r"[\s|:+=─━═┼╪╇╈┬┴├┤┡┩╞╡╘╛╒╕┌┐└┘┏┓┗┛╭╮╰╯-]+")
 _GAP = re.compile(r"\t|\s{2,}")
-_NAMED = re.compile(r"\|\s?(?P<indent>\s*)(?P<key>[^|]*?)\s*\|\s*(?P<value>[^|]*?)\s*\|")
 _TAG = re.compile(r"<(/?)(tr|td|th|table)\b[^>]*>", re.IGNORECASE)
 _ANY_TAG = re.compile(r"<[^>]*>")
 _SPACED_SLASH = re.compile(r"\s+/\s+")
@@ -30,14 +26,14 @@ class Tables:
 
     Attributes:
         taken: whether the last line belonged to a table.
+        misfit: whether it stood in a table and does not fit its header.
     """
 
     def __init__(self) -> None:
         self.taken = False
+        self.misfit = False
         self._header: list[str] = []
         self._words = False
-        self._named: Row = {}
-        self._section = ""
         self._cells: list[str] | None = None
         self._cell: list[str] | None = None
 
@@ -48,17 +44,13 @@ class Tables:
 
     def feed(self, line: str) -> list[Row]:
         """The rows that this line completes; each has its `step`."""
-        self.taken = True
+        self.taken, self.misfit = True, False
         if "<t" in line or "</t" in line or self._cell is not None:
             return self._html(line)
-        text = line.strip()
+        text = line.replace("│", "|").replace("┃", "|").strip()
         if _RULE.fullmatch(text):
-            return self._rule(text)
-        if _NAMED.fullmatch(text):
-            done = self._markdown(text)
-            if not self._header:
-                self._name(text)
-            return done
+            self.taken = bool(self._header)
+            return []
         return self._markdown(text) if self._splits(text) else self._nothing()
 
     def _splits(self, text: str) -> bool:
@@ -68,23 +60,6 @@ class Tables:
         self.taken = False
         self._header, self._words = [], False
         return []
-
-    def _rule(self, text: str) -> list[Row]:
-        """A line of dashes: the end of a table of names, or what is under a header."""
-        row, self._named, self._section = self._named, {}, ""
-        self.taken = bool(self._header) or bool(row) or text.startswith("-" * 10)
-        step = row.get("time/total_timesteps", row.get("total_timesteps"))
-        return [] if step is None or len(row) < 2 else [{**row, "step": step}]
-
-    def _name(self, text: str) -> None:
-        match = _NAMED.fullmatch(text)
-        if match is None:
-            return
-        key, value = match["key"], spelled(match["value"])
-        if key.endswith("/") and not match["value"]:
-            self._section = key
-        elif value is not None and len(self._named) < _MOST_CELLS:
-            self._named[f"{self._section}{key}"] = value
 
     def _markdown(self, text: str) -> list[Row]:
         cells = _cells(text, words=self._words)
@@ -97,11 +72,10 @@ class Tables:
         return self._row(cells)
 
     def _row(self, cells: Sequence[str]) -> list[Row]:
-        if len(cells) != len(self._header):
-            return self._nothing()
         at = _step_column(self._header)
-        step = step_number(cells[at])
-        if step is None:
+        step = step_number(cells[at]) if at < len(cells) else None
+        if len(cells) != len(self._header) or step is None:
+            self.misfit = len(cells) > 1 and sum(spelled(cell) is not None for cell in cells) > 1
             return self._nothing()
         numbers = zip(self._header, (spelled(cell) for cell in cells), strict=True)
         row = {key: value for key, value in numbers if value is not None}
@@ -175,4 +149,4 @@ def _step_column(header: Sequence[str]) -> int:
 
 
 def _name(cell: str) -> str:
-    return _SPACED_SLASH.sub("/", cell.strip())
+    return _SPACED_SLASH.sub("/", cell.strip().replace("**", ""))

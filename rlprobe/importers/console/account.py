@@ -1,0 +1,58 @@
+"""What looks like metrics in a line and was not understood: counted, and a few quoted."""
+
+from __future__ import annotations
+
+import re
+
+from rlprobe.importers.console import line as console_line
+from rlprobe.importers.console.pairs import left_of, pairs_in
+from rlprobe.importers.console.prefixes import ANSI
+from rlprobe.values import Unread
+
+_MOST_EXAMPLES, _QUOTED = 3, 200
+_LONGEST = 4_000
+_HINT = re.compile(r"[\w)\]%'\"]\s{0,3}[:=|]\s{0,3}(?:[-+]?\.?\d|nan|-?inf)", re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z]{2,}")
+_FEW_WORDS = 4
+
+
+class Account:
+    """Counts the lines that hold metrics.
+
+    Attributes:
+        read: those that were understood.
+        missed: those that were not.
+    """
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.missed = 0
+        self._examples: list[tuple[int, str]] = []
+
+    def miss(self, number: int, text: str) -> None:
+        """A line of metrics that was not understood, or only in part."""
+        self.missed += 1
+        if len(self._examples) < _MOST_EXAMPLES:
+            quoted = (ANSI.sub("", text) if "\x1b" in text else text).strip()
+            self._examples.append((number, quoted[:_QUOTED]))
+
+    def unread(self) -> tuple[Unread, ...]:
+        """What was missed, if anything."""
+        if not self.missed:
+            return ()
+        of = self.read + self.missed
+        return (Unread("line", self.missed, of, tuple(self._examples)),)
+
+
+def looks_like_metrics(text: str) -> bool:
+    """Whether a line has a number under a name that is known as a measurement, and is no prose."""
+    if len(text) > _LONGEST or not _HINT.search(text):
+        return False
+    pairs = pairs_in(text)
+    known = [pair for pair in pairs if console_line.is_measurement(_last_words(pair.key))]
+    words = len(_WORD.findall(left_of(text, pairs)))
+    return bool(known) and words <= _FEW_WORDS + len(pairs)
+
+
+def _last_words(key: str) -> str:
+    return console_line.shortened(key)
