@@ -40,7 +40,7 @@ class Tables:
     @property
     def open(self) -> bool:
         """Whether the next line may belong to a table."""
-        return bool(self._header or self._named or self._section) or self._cell is not None
+        return bool(self._header or self._cells) or self._cell is not None
 
     def feed(self, line: str) -> list[Row]:
         """The rows that this line completes; each has its `step`."""
