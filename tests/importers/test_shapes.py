@@ -8,8 +8,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlprobe.importers.console import line as console_line
-from rlprobe.importers.console.shapes import Shapes
+from rlprobe.importers.console.meaning import Meanings, RowHead
+from rlprobe.importers.console.shapes import Meaning, Shapes
 
 NUMBERS = st.one_of(
     st.floats(allow_nan=True, allow_infinity=True).map(repr),
@@ -20,7 +20,15 @@ NUMBERS = st.one_of(
         ["nan", "-inf", "+1.5", ".5", "5.", "1,234", "12%", "0", "1e-05", "None", "3ms"]
     ),
 )
+MEANINGS = Meanings()
 SHAPES = (
+    "average reward score: {1}",
+    "|    {0:<9} | {1:<12} |",
+    "| ep_rew_mean | {1:<12} |",
+    "|E2E latency={1}s |Generate time={2}s ({3}%) |AvgSamplesPerSec={0}",
+    "    loss       {1}",
+    "[rank3]: {0}:{1} reward mean {2} and {3}",
+    "2025-06-01 11:02:03,{3} - INFO - loss {1}, kl {2}",
     "{{'loss': {0}, 'grad_norm': {1}, 'reward': {2}, 'epoch': {3}}}",
     "step {0} | loss: {1} | reward {2} | dt: {3}ms",
     "(Worker pid={3}) step:{0} - actor/pg_loss:{1} - critic/rewards/mean:{2} - kl:{3}",
@@ -35,11 +43,12 @@ SHAPES = (
 )
 
 
-def same(a: dict[str, float] | None, b: dict[str, float] | None) -> bool:
+def same(a: Meaning | None, b: Meaning | None) -> bool:
     if a is None or b is None:
         return a is b
-    return a.keys() == b.keys() and all(
-        a[key] == b[key] or (math.isnan(a[key]) and math.isnan(b[key])) for key in a
+    one, other = a[1], b[1]
+    return (a[0], one.keys()) == (b[0], other.keys()) and all(
+        one[key] == other[key] or (math.isnan(one[key]) and math.isnan(other[key])) for key in one
     )
 
 
@@ -51,20 +60,20 @@ def same(a: dict[str, float] | None, b: dict[str, float] | None) -> bool:
 )
 def test_lines_of_one_shape(shape: str, rows: list[tuple[str, ...]], seed: int) -> None:
     numbers = random.Random(seed)
-    shapes = Shapes(console_line.parse)
+    shapes = Shapes(MEANINGS.looked_up)
     plain = [tuple(f"{numbers.random():.5f}" for _ in range(4)) for _ in range(8)]
     counted = [(str(step), *row[1:]) for step, row in enumerate(plain, start=1)]
     for row in (*plain, *counted, *rows):
         text = shape.format(*row)
-        assert same(shapes.parse(text), console_line.parse(text)), text
+        assert same(shapes.parse(text), MEANINGS.looked_up(text)), text
 
 
 def test_a_line_that_repeats_is_read_without_its_parser() -> None:
     asked: list[str] = []
 
-    def parser(text: str) -> dict[str, float] | None:
+    def parser(text: str) -> Meaning | None:
         asked.append(text)
-        return console_line.parse(text)
+        return MEANINGS.looked_up(text)
 
     shapes = Shapes(parser)
     lines = [
@@ -72,13 +81,13 @@ def test_a_line_that_repeats_is_read_without_its_parser() -> None:
         for step in range(1, 400)
     ]
     rows = [shapes.parse(text) for text in lines]
-    assert rows[-1] == {"loss": 0.001253, "reward": 3.99, "step": 399.0}
+    assert rows[-1] == (RowHead(None), {"loss": 0.001253, "reward": 3.99, "step": 399.0})
     assert len(asked) < 60
 
 
 def test_units_and_names_with_digits_keep_their_meaning() -> None:
-    shapes = Shapes(console_line.parse)
+    shapes = Shapes(MEANINGS.looked_up)
     lines = [
         f"step {step} loss: 0.{step} reward_{step % 3}: 0.5 time: {step}.5ms" for step in range(90)
     ]
-    assert [shapes.parse(text) for text in lines] == [console_line.parse(text) for text in lines]
+    assert [shapes.parse(text) for text in lines] == [MEANINGS.looked_up(text) for text in lines]

@@ -101,12 +101,15 @@ class Blocks:
         if len(text) > labels.LONGEST:
             self._end()
             return False
-        heading = _heading(text)
+        heading = heading_in(text)
         if heading is not None:
             self._heading, step, where = heading
             self._moved(step, where)
             return True
-        found = labels.labelled(text)
+        return self.take(labels.labelled(text))
+
+    def take(self, found: Labelled) -> bool:
+        """The same of what a line holds that is not too long and no heading."""
         if found.kind == "labels":
             return self._add(found)
         if found.kind == "section":
@@ -242,7 +245,7 @@ class Blocks:
         self.ready.append(group)
 
 
-def _heading(text: str) -> tuple[str, int, Where] | None:
+def heading_in(text: str) -> tuple[str, int, Where] | None:
     """What a heading counts, its count, and whether these are steps or something larger."""
     match = _HEADING.search(text) if len(text) < 200 else None
     if match is None or len(_WORD.findall(text[: match.start()])) > _MOST_WORDS:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Hashable
+from typing import Any
 
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.account import Account, looks_like_metrics
 from rlprobe.importers.console.bars import without_bars
 from rlprobe.importers.console.blocks import Blocks, Group
 from rlprobe.importers.console.lists import Lists
+from rlprobe.importers.console.meaning import Meanings, PartHead, RowHead
 from rlprobe.importers.console.pairs import plain_pairs
 from rlprobe.importers.console.prefixes import bare
 from rlprobe.importers.console.regular import Regular
@@ -29,9 +32,6 @@ _NOT_FINITE = re.compile(
     r"grad_norm is not finite: ([-+]?\w+)|Bad grad_norm detected \(grad_norm=([-+]?\w+)\)"
 )
 _DEEPSPEED = re.compile(r"\bstep=(\d+), skipped=(\d+), lr=\[([-+.\deE]+)")
-_CONTEXT = re.compile(
-    r"(?:^|\W)(?:global[ _])?step:?\s+(\d+)\s*\]?\s*:?\s*$|\[Global Step: (\d+)\]", re.I
-)
 _EVALUATING = re.compile(r"\*{3,} ?Evaluating\b", re.IGNORECASE)
 _BETTER = re.compile(r"\s?\((?:higher|lower) is better\)\s?")
 _PACE = re.compile(r"time|second|/s|tps|flops|mfu|memory|throughput|eta", re.IGNORECASE)
@@ -62,6 +62,7 @@ class Reader:
         self.latest: int | None = None  # the step of the last one
         self.number = 0  # of the line
         self.step_key = step_key
+        self.meanings = Meanings(step_key)
         self.tables = Tables()
         self.bar: Bar | None = None
         self.bar_here = False  # whether it stands in this line
@@ -89,6 +90,11 @@ class Reader:
     def feed(self, segment: str) -> list[ConsoleRow]:
         """The rows that are whole with one more line, or what stands between carriage returns."""
         self.number += 1
+        if not self._waits():
+            meaning = self.meanings.of(segment)
+            if meaning is not None:
+                self._mean(*meaning, segment)
+                return self._given()
         line = bare(segment)
         self.rank = line.rank
         if not (self.open and self._continue(line.text)):
@@ -103,9 +109,23 @@ class Reader:
     @property
     def idle(self) -> bool:
         """Whether no line is waited for: then one without a metric or a known word is nothing."""
-        return bool(self.measured) and not (
-            self.open or self.evaluating or self.tables.open or self.blocks.open
-        )
+        return bool(self.measured) and not (self._waits() or self.blocks.open)
+
+    def _waits(self) -> bool:
+        """Whether the next line may belong to what the last ones began."""
+        return bool(self.open or self.evaluating) or self.tables.open
+
+    def _mean(self, head: Hashable, numbers: dict[Any, float], segment: str) -> None:
+        """A line that means the same whatever came before it."""
+        self.bar_here = False
+        if isinstance(head, RowHead):
+            self.rank = head.rank
+            self._row(numbers)
+        elif isinstance(head, PartHead):
+            self.rank = head.rank
+            if not self.blocks.take(head.labelled(numbers)) and head.metrics:
+                self.account.miss(self.number, bare(segment).text)
+            self._settle()
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
@@ -323,9 +343,8 @@ class Reader:
     def _other(self, text: str) -> None:
         """A line that is no row: a heading, a label under one, a step for the next dict."""
         self.lists.feed(text)
-        match = _CONTEXT.search(text) if "tep" in text else None
-        if match:
-            self.context = int(match[1] or match[2])
+        context = console_line.context_in(text)
+        self.context = self.context if context is None else context
         coarse = console_line.parse_coarse(text)
         if coarse is not None:
             step = int(coarse.pop("step"))

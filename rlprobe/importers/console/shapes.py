@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-Row = dict[str, float]
-Parser = Callable[[str], Row | None]
-_Answer = tuple[list[float], Row]  # the numbers of a line, and what the parser made of them
+_Numbers = dict[Hashable, float]
+Meaning = tuple[Hashable, _Numbers]  # what does not depend on numbers, and numbers by their keys
+Parser = Callable[[str], Meaning | None]
+_Answer = tuple[list[float], _Numbers]  # the numbers of a line, and what the parser made of them
 
 _TOKEN = re.compile(
     r"(?<![\w.@/+-])(?P<float>[-+]?(?:\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|\.\d+)|[-+]\d+"
@@ -31,7 +32,7 @@ _SPELT = (
     "{0}.{1}", "-{0}.{1}", "{0}.{1}e-0{2}", "-{0}.{1}e+0{2}", "{0}.{1}E-0{2}", "{0}e-0{2}", "{0}",
     "-{0}", "+{0}.{1}", ".{1}", "{0}.", "0.0", "nan", "-nan", "inf", "-inf",
 )  # fmt: skip
-_FACTORS = (1.0, 1e-3, 1e-2, 60.0, 3600.0, 1e3, 1e6, 1e9)
+_FACTORS = (1.0, 1e-3, 1e-2, 1e-6, 60.0, 3600.0, 1e3, 1e6, 1e9)
 _DIGITS = (1, 2, 4, 9, 15)  # of a whole number
 _MOST_CHARACTERS = 16_384
 _MOST_KNOWN = 4096  # shapes that are remembered
@@ -46,31 +47,37 @@ class _Template:
     """A line of one shape: where its numbers stand and what they are called.
 
     Attributes:
-        groups: of the numbers of the row, in the order of its keys; empty for no row.
+        head: what every such line means beside its numbers; None: nothing is said of the line.
+        groups: where the numbers stand, in the order of their keys.
         scaled: what some of them are multiplied with.
+        fixed: numbers that are the same in every line.
         unchecked: uses that are still confirmed by the parser.
     """
 
     match: Callable[[str], re.Match[str] | None]
-    keys: tuple[str, ...]
-    groups: tuple[int, ...]
-    scaled: Mapping[str, float]
-    fixed: Mapping[str, float]
+    head: Hashable
+    keys: tuple[Hashable, ...] = ()
+    groups: tuple[int, ...] = ()
+    scaled: Mapping[Hashable, float] = field(default_factory=dict)
+    fixed: Mapping[Hashable, float] = field(default_factory=dict)
     unchecked: int = _CHECKED
 
-    def row(self, match: re.Match[str]) -> Row | None:
-        """The row of a line that matches; ValueError where a number is none."""
-        if not self.keys:
+    def meaning(self, match: re.Match[str]) -> Meaning | None:
+        """That of a line that matches; ValueError where a number is none."""
+        if self.head is None:
             return None
+        numbers: _Numbers
+        if not self.groups:
+            return self.head, dict(self.fixed)
         if len(self.groups) == 1:
-            row = {self.keys[0]: float(match[self.groups[0]])}
+            numbers = {self.keys[0]: float(match[self.groups[0]])}
         else:
-            row = dict(zip(self.keys, map(float, match.group(*self.groups)), strict=True))
+            numbers = dict(zip(self.keys, map(float, match.group(*self.groups)), strict=True))
         for key, factor in self.scaled.items():
-            row[key] *= factor
+            numbers[key] *= factor
         if self.fixed:
-            row.update(self.fixed)
-        return row
+            numbers.update(self.fixed)
+        return self.head, numbers
 
 
 @dataclass(slots=True)
@@ -94,7 +101,7 @@ class Shapes:
         self._first: list[_Template] = []
         self._known: dict[str, _Shape] = {}
 
-    def parse(self, text: str) -> Row | None:
+    def parse(self, text: str) -> Meaning | None:
         """What the parser says of the line."""
         for place, template in enumerate(self._first):
             match = template.match(text)
@@ -106,7 +113,7 @@ class Shapes:
             return self._parser(text)
         return self._other(text)
 
-    def _other(self, text: str) -> Row | None:
+    def _other(self, text: str) -> Meaning | None:
         """A line that none of the templates of the last lines fits."""
         shape = _BLANKS.sub("  ", _COARSE.sub("0", text))
         known = self._known.get(shape)
@@ -127,18 +134,18 @@ class Shapes:
                 known.templates.append(learnt)
         return self._parser(text)
 
-    def _read(self, template: _Template, match: re.Match[str], text: str) -> Row | None:
+    def _read(self, template: _Template, match: re.Match[str], text: str) -> Meaning | None:
         try:
-            row = template.row(match)
+            meaning = template.meaning(match)
         except ValueError:
             return self._parser(text)
         if template.unchecked:
             said = self._parser(text)
             template.unchecked -= 1
-            if not _same(row, said):
+            if not _same(meaning, said):
                 self._give_up(template)
             return said
-        return row
+        return meaning
 
     def _forget(self) -> None:
         """Shapes that were seen and not learnt; all where most are learnt."""
@@ -169,29 +176,30 @@ def _learnt(text: str, parser: Parser) -> _Template | None:
     pieces = [text[a:b] for a, b in _between(text, tokens)]
     match = re.compile(_pattern(text, pieces, tokens)).fullmatch
     answers: list[_Answer] = []
-    for words in _probes(text, tokens):
+    for words in _probes(text, tokens) if tokens else [[]]:
         probe = "".join(_woven(pieces, words))
-        row = parser(probe)
-        if (row is None) != (first is None) or match(probe) is None:
+        meaning = parser(probe)
+        if match(probe) is None:
             return None
-        if row is not None and first is not None:
-            if row.keys() != first.keys():
+        if meaning is None or first is None:
+            if meaning is not first:
                 return None
-            answers.append(([float(word) for word in words], row))
-    if first is None:
-        return _Template(match, (), (), {}, {})
-    return _told_by(first, answers, match)
+            continue
+        if meaning[0] != first[0] or meaning[1].keys() != first[1].keys():
+            return None
+        answers.append(([float(word) for word in words], meaning[1]))
+    return _Template(match, None) if first is None else _told_by(first, answers, match)
 
 
 def _told_by(
-    first: Row, answers: Sequence[_Answer], match: Callable[[str], re.Match[str] | None]
+    first: Meaning, answers: Sequence[_Answer], match: Callable[[str], re.Match[str] | None]
 ) -> _Template | None:
     """Which number is told under which key, what it is multiplied with, and what never changes."""
-    groups: dict[str, int] = {}
-    scaled: dict[str, float] = {}
-    fixed: Row = {}
-    for key, value in first.items():
-        if all(_equal(row[key], value) for _, row in answers):
+    groups: dict[Hashable, int] = {}
+    scaled: dict[Hashable, float] = {}
+    fixed: _Numbers = {}
+    for key, value in first[1].items():
+        if all(_equal(numbers[key], value) for _, numbers in answers):
             fixed[key] = value
             continue
         found = _place(key, answers)
@@ -200,16 +208,14 @@ def _told_by(
         groups[key], factor = found
         if factor != 1.0:
             scaled[key] = factor
-    return (
-        _Template(match, tuple(groups), tuple(groups.values()), scaled, fixed) if groups else None
-    )
+    return _Template(match, first[0], tuple(groups), tuple(groups.values()), scaled, fixed)
 
 
-def _place(key: str, answers: Sequence[_Answer]) -> tuple[int, float] | None:
+def _place(key: Hashable, answers: Sequence[_Answer]) -> tuple[int, float] | None:
     """The number that every answer has under the key, and its factor."""
     for factor in _FACTORS:
         for place in range(len(answers[0][0])):
-            if all(_equal(values[place] * factor, row[key]) for values, row in answers):
+            if all(_equal(values[place] * factor, numbers[key]) for values, numbers in answers):
                 return place + 1, factor
     return None
 
@@ -223,12 +229,15 @@ def _between(text: str, tokens: Sequence[re.Match[str]]) -> Iterator[tuple[int, 
 
 
 def _woven(pieces: Sequence[str], words: Sequence[str]) -> Iterator[str]:
-    for piece, word in zip(pieces, words, strict=False):
+    """The line with other numbers; those that stand in columns with other padding too."""
+    for place, piece in enumerate(pieces):
+        word = words[place] if place < len(words) else ""
+        if place and piece.startswith("  "):
+            yield " " * (len(words[place - 1]) % 5)
         yield piece
-        if piece.endswith("  "):
-            yield " " * (len(word) % 7)  # numbers that stand in columns are padded
+        if word and piece.endswith("  "):
+            yield " " * (len(word) % 7)
         yield word
-    yield pieces[-1]
 
 
 def _probes(text: str, tokens: Sequence[re.Match[str]]) -> Iterator[list[str]]:
@@ -252,20 +261,32 @@ def _spelt(text: str, token: re.Match[str], place: int, index: int) -> str:
 
 def _pattern(text: str, pieces: Sequence[str], tokens: Sequence[re.Match[str]]) -> str:
     parts: list[str] = []
-    for piece, token in zip(pieces, tokens, strict=False):
-        padded = piece.endswith("  ")
-        parts.append(re.escape(piece.rstrip(" ")) + " {2,40}" if padded else re.escape(piece))
-        if token["int"] is None:
-            parts.append(_FLOATS)
+    for place, piece in enumerate(pieces):
+        inner = piece
+        if place and piece.startswith("  ") and piece.strip(" "):
+            inner = inner.lstrip(" ")
+            parts.append(" {2,48}")
+        if place < len(tokens) and piece.endswith("  "):
+            parts += (re.escape(inner.rstrip(" ")), " {2,48}")
         else:
-            parts.append(rf"([0-9]{{{len(token[0])}}})" if _is_part(text, token) else _INTS)
-    return "".join((*parts, re.escape(pieces[-1])))
+            parts.append(re.escape(inner))
+        if place < len(tokens):
+            parts.append(_number_like(text, tokens[place]))
+    return "".join(parts)
 
 
-def _same(a: Row | None, b: Row | None) -> bool:
+def _number_like(text: str, token: re.Match[str]) -> str:
+    if token["int"] is None:
+        return _FLOATS
+    return rf"([0-9]{{{len(token[0])}}})" if _is_part(text, token) else _INTS
+
+
+def _same(a: Meaning | None, b: Meaning | None) -> bool:
     if a is None or b is None:
         return a is b
-    return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
+    if a[0] != b[0] or a[1].keys() != b[1].keys():
+        return False
+    return all(_equal(value, b[1][key]) for key, value in a[1].items())
 
 
 def _equal(a: float, b: float) -> bool:

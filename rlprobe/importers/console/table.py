@@ -53,6 +53,15 @@ class Tables:
             return []
         return self._markdown(text) if self._splits(text) else self._nothing()
 
+    def may_head(self, line: str) -> bool:
+        """Whether a line may be the header of a table, or a part of one in HTML."""
+        if "<t" in line or "</t" in line:
+            return True
+        text = line.replace("│", "|").replace("┃", "|").strip()
+        if "|" not in text and not _first_is_step(text):
+            return False
+        return len(text) < 4000 and _is_header(_cells(text, words=False))
+
     def _splits(self, text: str) -> bool:
         return len(text) < 4000 and ("|" in text or self._words or _first_is_step(text))
 
