@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,11 +22,19 @@ LONGEST_SEGMENT = 256 * 1024
 WORTHWHILE_BYTES = 3 * 1024 * 1024  # below that, loading pyarrow costs more than it saves
 _ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\r\n]*\x07")
 _KEPT = 400  # lines before the present one that can be had again
-# A name and a number beside it, whatever stands between.
-_PAIR = r"""[A-Za-z_)\]}%'"@]\s*[:=|]+\s*[\['"(]*[-+]?(?:[0-9.]|[A-Za-z_.]+[0-9]*\(|nan|inf)"""
-_WORDS = r"steps?|iter|epoch|episode|update|rollout|batch|round|overflow|grad_norm|rewards?|evaluat"
-_STRUCTURE = r"[{}|\t]|\xe2\x94\x82|<t|</t|^[\s|:+=-]+$"
-CANDIDATE = rf"(?i){_STRUCTURE}|{_PAIR}|{_WORDS}"
+# What a line may hold that needs no number beside a name to matter (RE2, over bytes; one DFA each).
+_STRUCTURE = r"[{}|\t]|\xe2\x94[\x82\x83]|<t|</t|valuat|verflow"
+_NOT_FINITE = r"(?:nan|inf|inity)(?:[^A-Za-z]|$)"
+_HEAD = r"^.{0,24}(?:step|iter|itr|epoch|episode|update|batch|round|Result for )"
+# What makes a line with a number one that has to be looked at, however many words it has.
+_WITH_NUMBER = (
+    r"step|iter|itr|epoch|episode|update|rollout|batch|round|reward|grad_norm|tensor\(|[0-9.]\s?\("
+    r"|[0-9]\.?\s{0,9}[A-Za-z%/]{0,12}[^A-Za-z0-9]*$"
+)
+# A name has up to five words, a number a unit; so many more may stand in a line of pairs.
+_WORDS_OF_PAIR, _WORDS_BESIDE = 7, 4
+_OPERATORS = np.isin(np.arange(256), list(b"*+,;?!<^~&"))
+_IN_NAMES = np.isin(np.arange(256), list(b"./-%@"))
 
 
 class Lines:
@@ -34,15 +42,14 @@ class Lines:
 
     Args:
         blocks: whole lines, many at once.
-        pattern: what a line holds that can matter (RE2, over bytes).
 
     Attributes:
         passed_over: lines that were not given.
     """
 
-    def __init__(self, blocks: Iterable[bytes], pattern: str = CANDIDATE) -> None:
+    def __init__(self, blocks: Iterable[bytes]) -> None:
         self.passed_over = 0
-        self._blocks, self._pattern = blocks, pattern
+        self._blocks = blocks
         self._block = _Block(b"")
         self._at = -1  # the line of the block that was given last
         self._marked = 0  # the line of the block from which on lines are kept
@@ -68,7 +75,7 @@ class Lines:
         """The lines that can matter; all of them while the reader is not idle."""
         for data in self._blocks:
             block = self._next(data)
-            candidates = block.matching(self._pattern)
+            candidates = block.candidates()
             position = 0
             while position < len(block):
                 if candidates is not None and idle():
@@ -135,9 +142,9 @@ class _Block:
         end = min(self._ends[place], start + LONGEST_SEGMENT)
         return self._data[start:end].decode("utf-8", "replace")
 
-    def matching(self, pattern: str) -> list[int] | None:
-        """The lines in which the pattern is found; None where all are to be read."""
-        if len(self._data) < WORTHWHILE_BYTES:
+    def candidates(self) -> list[int] | None:
+        """The lines that can matter; None where all are to be read."""
+        if len(self._data) < WORTHWHILE_BYTES or not len(self):
             return None
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -147,8 +154,46 @@ class _Block:
         lines = pa.Array.from_buffers(
             pa.binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(self._data)]
         )
-        found = pc.match_substring_regex(lines, pattern)
-        return np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist()
+        structure, not_finite, head, beside = (
+            pc.match_substring_regex(lines, f"(?i){pattern}").to_numpy(zero_copy_only=False)
+            for pattern in (_STRUCTURE, _NOT_FINITE, _HEAD, _WITH_NUMBER)
+        )
+        codes = np.frombuffer(self._data, np.uint8)
+        starts = np.array(self._starts)
+        pairs = _per_line(_numbers_of_names(codes), starts)
+        few = _words(codes, starts) <= _WORDS_OF_PAIR * pairs + _WORDS_BESIDE
+        kept = structure | not_finite | head | ((pairs > 0) & (beside | few))
+        return np.flatnonzero(kept).tolist()
+
+
+def _numbers_of_names(codes: Any) -> IntArray:
+    """Where numbers start that may stand beside a name."""
+    digits = (codes - ord("0")) < 10  # unsigned: what is below wraps
+    first = digits.copy()
+    first[1:] &= ~digits[:-1]
+    at = np.flatnonzero(first)
+    one, two, three, four = (codes[np.maximum(at - by, 0)] for by in (1, 2, 3, 4))
+    decimals = (one == ord(".")) & ((two - ord("0")) < 10)
+    separator = (two == ord("=")) | (two == ord(":"))
+    before = np.where(three == ord(" "), four, three)
+    alone = _IN_NAMES[two] & (three == ord(" "))
+    term = _OPERATORS[two] | alone | (separator & ((before - ord("0")) < 10))
+    return np.asarray(at[~(decimals | ((one == ord(" ")) & term))], dtype=np.int64)
+
+
+def _words(codes: Any, starts: IntArray) -> IntArray:
+    """How many words of two letters or more each line has, at least."""
+    letters = ((codes | 32) - ord("a")) < 26
+    begins = letters.copy()
+    begins[1:] &= (codes[:-1] == ord(" ")) | (codes[:-1] == ord("\n"))
+    begins[:-1] &= letters[1:]
+    return _per_line(np.flatnonzero(begins), starts)
+
+
+def _per_line(places: IntArray, starts: IntArray) -> IntArray:
+    """How many of the places each line has."""
+    before = np.searchsorted(places, starts)
+    return np.diff(np.append(before, len(places)))
 
 
 def _blocks(source: Source) -> Iterator[bytes]:
