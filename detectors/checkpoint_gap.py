@@ -40,8 +40,9 @@ class CheckpointGap(Detector):
         large.
 
     How it is computed
-        From the recorded checkpoints alone; a run that records none is not judged. A distance is
-        too long beyond `intervals` times the usual one between checkpoints.
+        From the checkpoints that are recorded, or told of in the output of the trainer; a run
+        without any is not judged. A distance is too long beyond `intervals` times the usual one
+        between checkpoints.
 
     What to do
         Save more often than you can afford to lose, keep the last three, and save the whole state.
@@ -136,9 +137,12 @@ class CheckpointGap(Detector):
 
     @rule("stopped")
     def _stopped(self, run: RunContext, known: Sequence[Event]) -> Iterator[Finding]:
-        """The run has not failed, and goes on without a checkpoint after there had been three. A
-        warning.
+        """The run has not failed, and goes on without a checkpoint after there had been three, not
+        counting those that are written only when the run is better than ever. A warning.
         """
+        known = [event for event in known if not event.data.get("best")]
+        if not known:
+            return
         last, usual = max(map(_step, known)), _usual(run, known)
         since, allowed = run.last_step - last, self.intervals * usual
         several = len(set(map(_step, known))) >= 3

@@ -90,14 +90,16 @@ class Crash(Detector):
         variant = _variant(report)
         last = _last_step(run, attempt, events, latest=latest)
         who = "The run" if latest and attempt.number == 1 else f"Attempt {attempt.number}"
+        faults = [e for e in run.events("hardware_error") if e.attempt == attempt.number]
+        faults = [event for event in faults if event.step in (None, last)]
         episode = finding(
             self,
             Moment(last, "ended_run"),
-            _sentence(who, variant, last, report),
+            _sentence(who, variant, last, report, faults[-1:]),
             variant=variant,
             severity=_severity(variant, report),
             confidence=0.9 if variant == "vanished" else 0.99,
-            evidence=_evidence(events, last, attempt.ended),
+            evidence=_evidence([*events, *faults[:3]], last, attempt.ended),
             remedies=_remedies(variant, report),
             ranks=sorted({event.rank for event in events if event.rank > 0}),
         )
@@ -157,7 +159,7 @@ def _line(report: Event) -> str:
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
-def _sentence(who: str, variant: str, last: int, report: Event) -> str:
+def _sentence(who: str, variant: str, last: int, report: Event, faults: Sequence[Event]) -> str:
     if variant == "vanished":
         return (
             f"{who} stopped recording{after(last)} without an end and its process is gone: "
@@ -165,7 +167,8 @@ def _sentence(who: str, variant: str, last: int, report: Event) -> str:
         )
     how = "was stopped" if variant == "halted" else f"died ({variant.replace('_', ' ')})"
     parts = (f"{who} {how}{after(last)}", _field(report, "meaning"), _line(report))
-    return ": ".join(filter(None, parts)) + "."
+    told = [_line(event) for event in faults if variant != "device_fault"]
+    return ": ".join(filter(None, parts)) + "".join(f"; the driver said: {it}" for it in told) + "."
 
 
 def _evidence(events: Sequence[Event], last: int, ended: str) -> Iterator[Evidence]:

@@ -43,7 +43,8 @@ class KVCachePressure(Detector):
         a cap of its own can fill it alone.
 
     How it is computed
-        Most of five rows in a row must use at least `usage` of the cache. The onset is walked back
+        Most of five rows in a row must use at least `usage` of the cache. In a console log the use
+        of a row is the highest that the engine printed before it. The onset is walked back
         to where the use left the run's own past by two robust standard deviations. It is critical
         where the cache is full and the run died.
 
@@ -61,7 +62,7 @@ class KVCachePressure(Detector):
     id = "KV_CACHE_PRESSURE"
     severity = Severity.CRITICAL
     facts_only = True
-    needs = (("kv_cache_usage",), ("ranks", "kv_cache_usage"))
+    needs = (("kv_cache_usage",), ("ranks", "kv_cache_usage"), ("event:preemption",))
     stage = "rollout"
     caused_by = (
         "LENGTH_EXPLOSION",
@@ -81,17 +82,21 @@ class KVCachePressure(Detector):
     percent = fixed(1.5, "a highest value above it means that the use is given in percent")
     least_std = fixed(0.02, "no use is steadier")
     around = fixed(50, "rows before and after the onset whose lengths are compared")
+    often = fixed(5, "messages of the engine, at steps of their own, that are no passing shortage")
+    filling = fixed(8, "rows from the first on that all rise towards a full cache")
     longer = fixed(1.2, "growth of the completions that is named as the likely reason")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per stretch at the top: of single ranks, then of the engine as a whole."""
         yield from self._single(run)
         if run.series("kv_cache_usage") is None:
+            yield from self._preempted(run)
             return
         use = Signal.of(run, "kv_cache_usage", minimum=self.points)
         near_top = list(self._at_the_top(use, float(use.values.max())))
         if not near_top:
             yield from self._rising(use)
+            yield from self._preempted(run)
         for stretch, before in near_top:
             for variant, holds in (("climbing", self._climbing), ("chronic", self._chronic)):
                 if holds(stretch, before):
@@ -113,8 +118,41 @@ class KVCachePressure(Detector):
 
     @rule("chronic")
     def _chronic(self, _: Stretch, before: float) -> bool:
-        """Near the top from the first rows on, so that there is no past. Info."""
+        """Near the top from the first rows on, so that there is no past. Info; a warning where
+        each of at least `filling` rows is higher than the one before, and as many more fill it.
+        """
         return math.isnan(before)
+
+    def _fills(self, stretch: Stretch) -> bool:
+        """Whether the use rises on and on, and is full before as many rows have passed again."""
+        values = stretch.values
+        rising = len(values) >= self.filling and bool((np.diff(values) > 0).all())
+        return rising and bool(2 * values[-1] - values[0] >= 1) and not stretch.recovered
+
+    @rule("preempted")
+    def _preempted(self, run: RunContext) -> Iterator[Finding]:
+        """The use is not known, or not high, and the engine says at `often` steps or more that it
+        puts requests off. A warning; info where it says so `often` times without a step.
+        """
+        told = run.events("preemption")
+        steps = sorted({event.step for event in told if event.step is not None})
+        times = sum(int(event.data.get("count", 1)) for event in told)
+        if times < self.often:
+            return
+        first, last = (steps[0], steps[-1]) if steps else (run.first_step, run.last_step)
+        again = len(steps) >= self.often
+        where = f" at {len(steps):,} steps{SINCE}" if steps else ""
+        yield finding(
+            self,
+            Period(run, first, last, recovered=last < run.last_step),
+            f"The inference engine ran out of KV cache and put requests off{where}: it said so "
+            f"{times:,} times.",
+            variant="preempted",
+            severity=Severity.WARNING if again else Severity.INFO,
+            confidence=0.8 if again else 0.5,
+            evidence=(Evidence("event:preemption", first, float(times), note="messages"),),
+            remedies=REMEDIES,
+        )
 
     @rule("rising")
     def _rising(self, use: Signal) -> Iterator[Finding]:
@@ -200,8 +238,10 @@ class KVCachePressure(Detector):
         top, growth = float(stretch.values.max()), self._growth(stretch)
         grew = growth > self.longer
         died = top >= self.full and stretch.state == "ended_run"
-        usually = Severity.WARNING if climbing else Severity.INFO
+        fills = not climbing and self._fills(stretch)
+        usually = Severity.WARNING if climbing or fills else Severity.INFO
         since = f" after {before:.0%} before" if climbing else " from the first rows on"
+        since += ", and rises with every row" if fills else ""
         why = f", while completions grew {factor(growth)} times as long" if grew else ""
         return finding(
             self,

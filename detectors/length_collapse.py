@@ -24,6 +24,9 @@ from rlprobe.rule import (
     shifts,
 )
 
+# Logs whose lengths are steps in an environment: to stay longer is what the agent learns.
+OF_EPISODES = frozenset({"monitor"})
+
 
 class LengthCollapse(Detector):
     """Completions shrink to a small part of their usual length, and stay short.
@@ -85,6 +88,8 @@ class LengthCollapse(Detector):
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Stretches of short completions; else a length that shrinks slowly, or that shifted."""
+        if run.framework in OF_EPISODES:
+            return
         length = Signal.of(run, "completion_length_mean", minimum=self.points, above=0)
         drift, learnt = self._drift(length)
         sudden = list(self._short(length, drift))

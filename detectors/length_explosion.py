@@ -28,6 +28,9 @@ from rlprobe.rule import (
     shifts,
 )
 
+# Logs whose lengths are steps in an environment: to stay longer is what the agent learns.
+OF_EPISODES = frozenset({"monitor"})
+
 
 class LengthExplosion(Detector):
     """Completions run to the cap, or to many times their usual length, and stay there.
@@ -112,6 +115,8 @@ class LengthExplosion(Detector):
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Stretches of long completions; else slow growth, a shift, or a rise at the end."""
+        if run.framework in OF_EPISODES:
+            return
         length = Signal.of(run, "completion_length_mean", minimum=self.points, above=0)
         drift, learnt = self._drift(length)
         sudden = list(self._long(length, drift))

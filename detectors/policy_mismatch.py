@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import Detector, Finding, Inconclusive, RunContext, Severity, fixed, knob
+from rlprobe.detector import (
+    Detector,
+    Event,
+    Evidence,
+    Finding,
+    Inconclusive,
+    RunContext,
+    Severity,
+    fixed,
+    knob,
+    rule,
+)
 from rlprobe.rule import (
     SINCE,
     WHOLE,
@@ -36,7 +47,8 @@ class PolicyMismatch(Detector):
     What it detects
         The importance weight between sampler and trainer is far from 1, the log-probabilities of
         the same tokens differ more than they used to, the KL between both grows, or the weights
-        leave an effective sample of a small part of the batch; for several rows.
+        leave an effective sample of a small part of the batch; for several rows. Or the trainer
+        itself warns that a KL which cannot be below 0 is.
 
     Why it matters
         The gradient is computed for a policy that did not write the text. Small differences grow
@@ -72,7 +84,13 @@ class PolicyMismatch(Detector):
 
     id = "POLICY_MISMATCH"
     severity = Severity.CRITICAL
-    needs = (("is_ratio_mean",), ("logprob_diff_mean",), ("mismatch_kl",), ("is_ess",))
+    needs = (
+        ("is_ratio_mean",),
+        ("logprob_diff_mean",),
+        ("mismatch_kl",),
+        ("is_ess",),
+        ("event:kl_negative",),
+    )
     stage = "machine"
     caused_by = (
         "GRAD_PATHOLOGY",
@@ -95,9 +113,13 @@ class PolicyMismatch(Detector):
     few_samples = fixed(0.3, "effective sample size, as a part of the batch, that is too small")
     span = fixed(10, "first rows of a run, and rows looked at together for a climb from them")
     early = fixed(3, "rows that the past of a metric needs")
+    below = fixed(-1.0, "nats of a mean KL below 0 that no scatter of few samples explains")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
-        """One finding per stretch in which any of the metrics is outside."""
+        """What the trainer warns of, then one finding per stretch with a metric outside."""
+        warned = [event for event in run.events("kl_negative") if event.data.get("kl")]
+        if warned:
+            yield self._negative(run, warned)
         signals = (_magnitude(run, metric) for metric in NAMES)
         logged = [signal for signal in signals if signal is not None]
         outside = [stretch for signal in logged for stretch in self._outside(signal)]
@@ -105,8 +127,36 @@ class PolicyMismatch(Detector):
         for group in together(outside, self.points * run.interval):
             yield self._finding(group)
         rows = max(map(len, logged), default=0)
-        if rows < self.points and not outside:
+        if rows < self.points and not outside and not warned:
             raise Inconclusive(f"{rows} rows of sampler against trainer, needs {self.points}")
+
+    @rule("negative_kl")
+    def _negative(self, run: RunContext, warned: Sequence[Event]) -> Finding:
+        """The trainer warns that the mean KL to the reference is below 0, which no samples of the
+        policy can give: others were drawn. A warning; info where it is not below `below`.
+        """
+        lowest = min(warned, key=lambda event: float(event.data["kl"]))
+        steps = [run.first_step if event.step is None else event.step for event in warned]
+        value, times = float(lowest.data["kl"]), sum(int(e.data.get("count", 1)) for e in warned)
+        severe = value < self.below
+        return finding(
+            self,
+            Period(run, min(steps), max(steps), max(steps) < run.last_step),
+            f"The trainer warns {times:,} time{'s' if times > 1 else ''} that its KL to the "
+            f"reference is below 0, {number(value)} at the least{SINCE}: what is sampled is not "
+            "what the log-probabilities are computed for.",
+            variant="negative_kl",
+            severity=Severity.WARNING if severe else Severity.INFO,
+            confidence=0.8 if severe else 0.5,
+            evidence=(
+                Evidence("event:kl_negative", min(steps), value, 0.0, note="lowest KL told"),
+                Evidence("event:kl_negative", None, float(times), note="warnings"),
+            ),
+            remedies=(
+                "generate with plain sampling: temperature 1, no top-k, no top-p, no forced length",
+                "check that padding and the tokens after the end are masked in both models",
+            ),
+        )
 
     def _outside(self, signal: Signal) -> list[Stretch]:
         """Stretches against the past, then those against the start that it did not show."""
@@ -172,6 +222,7 @@ class PolicyMismatch(Detector):
         low = past.under(0.5)
         return Judged(size, low & (size.values < self.few_samples), low, past.level)
 
+    @rule(None)
     def _finding(self, group: list[Stretch]) -> Finding:
         lead, period = group[0], Period.over(group)
         return finding(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -20,7 +20,16 @@ from rlprobe.detector import (
     knob,
     rule,
 )
-from rlprobe.rule import Period, after, all_steps, finding, listed
+from rlprobe.rule import (
+    Absence,
+    Moment,
+    Period,
+    absences,
+    after,
+    all_steps,
+    finding,
+    listed,
+)
 
 REPORTED = (
     "step_time",
@@ -58,8 +67,9 @@ class RankSilent(Detector):
     """A rank stopped reporting while the others went on.
 
     What it detects
-        A rank whose rows end, or pause, although the other ranks go on; and one that lacks the
-        last step before the run died in a collective operation.
+        A rank whose rows end, or pause, although the other ranks go on; one that lacks the last
+        step before the run died in a collective operation; and one that had not come to the
+        collective in which the watchdogs of the others gave up.
 
     Why it matters
         The others wait for it in the next collective operation and die of a time-out, hours later
@@ -68,6 +78,7 @@ class RankSilent(Detector):
     How it is computed
         From the steps at which each rank reported anything. Ranks that fall silent together are one
         finding; a rank that does not belong to a smaller or changed world any more is passed over.
+        And from what the watchdogs print, in recordings and in console logs.
 
     What to do
         Look at that rank's machine: its own log, `dmesg` (Xid, out of memory), the network link.
@@ -75,7 +86,8 @@ class RankSilent(Detector):
 
     When it is wrong
         A restart with fewer ranks is no silence. Ranks that log more rarely than others are
-        compared with their own interval.
+        compared with their own interval. A log that holds the output of one machine alone lacks
+        the ranks of the others; as many as half of those that are heard are not called missing.
 
     References
         PyTorch documentation: NCCL flight recorder and `TORCH_NCCL_ASYNC_ERROR_HANDLING`.
@@ -84,7 +96,7 @@ class RankSilent(Detector):
     id = "RANK_SILENT"
     severity = Severity.CRITICAL
     facts_only = True
-    needs = tuple(("ranks", name) for name in REPORTED)
+    needs = (*(("ranks", name) for name in REPORTED), ("event:collective_timeout",))
     caused_by = (
         "RANK_OUTLIER",
         "STRAGGLER",
@@ -103,16 +115,58 @@ class RankSilent(Detector):
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per moment at which ranks fell silent; at its end, only where none did."""
+        told = [self._missing(run, item) for item in absences(run)]
+        yield from told
         heard = _heard(run)
         if len(heard) < 2:
+            if told:
+                return
             raise Inconclusive("fewer than two ranks reported values of their own")
-        for entry in self.rules():
+        for entry in (item for item in self.rules() if item.variant != "missing"):
             silences = sorted(entry.judge(self, run, heard), key=lambda silence: silence.last)
             lasts = np.array([silence.last for silence in silences])
             for start, end in stats.clusters(lasts, self.at_once * run.interval):
                 yield self._finding(run, silences[start : end + 1], entry.variant, len(heard))
             if silences:
                 return
+
+    @rule("missing")
+    def _missing(self, run: RunContext, item: Absence) -> Finding:
+        """A collective timed out, and of its process group at most half of the ranks had begun
+        fewer collectives than the others; or at most a third of all ranks said nothing while the
+        others waited in one and the same operation. Critical.
+        """
+        step = run.last_step if item.step is None else item.step
+        plural = "s" if len(item.ranks) > 1 else ""
+        behind = (
+            f"had begun collective {item.reached:,} when the others were at {item.others:,}"
+            if item.reached is not None and item.others is not None
+            else f"said nothing while {item.heard} others gave up"
+        )
+        where = f" in {item.operation}" if item.operation else ""
+        missed = item.others if item.reached is None else item.reached
+        episode = finding(
+            self,
+            Moment(step, "ended_run" if run.ended else "ongoing"),
+            f"A collective{where} timed out{after(step)}: rank{plural} {listed(item.ranks, 8)} "
+            f"{behind}.",
+            variant="missing",
+            severity=Severity.CRITICAL,
+            confidence=0.9 if item.reached is not None else 0.6,
+            evidence=(
+                Evidence(
+                    "event:collective_timeout",
+                    item.step,
+                    float(item.heard if missed is None else missed),
+                    None if item.others is None else float(item.others),
+                    item.ranks[0],
+                    "ranks that told of it" if missed is None else "last collective it had begun",
+                ),
+            ),
+            remedies=_look(item.ranks[0]),
+            ranks=list(item.ranks),
+        )
+        return replace(episode, attempt=item.attempt)
 
     @rule("silent")
     def _silent(self, run: RunContext, heard: Heard) -> Iterator[_Silence]:
@@ -179,13 +233,17 @@ class RankSilent(Detector):
                 Evidence("step", last, float(last), float(run.last_step), silent[0], note),
                 Evidence("step", None, float(missed), rank=silent[0], note="steps missed"),
             ),
-            remedies=(
-                f"read the log and `dmesg` of the machine of rank {silent[0]} around that step",
-                "take stack dumps of all ranks at the next hang (py-spy, the NCCL flight recorder)",
-                "restart without that machine from the last checkpoint",
-            ),
+            remedies=_look(silent[0]),
             ranks=silent,
         )
+
+
+def _look(rank: int) -> tuple[str, ...]:
+    return (
+        f"read the log and `dmesg` of the machine of rank {rank} around that step",
+        "take stack dumps of all ranks at the next hang (py-spy, the NCCL flight recorder)",
+        "restart without that machine from the last checkpoint",
+    )
 
 
 def _heard(run: RunContext) -> Heard:

@@ -70,7 +70,8 @@ def report_text(report: ScanReport) -> str:
     for incident in report.incidents[:_ROWS]:
         root = report.finding(incident.root)
         lines += [f"  {incident.severity.label}: {_headline(root)}", f"    {line(root.summary)}"]
-    return "\n".join([*lines, *_more(report.incidents, "  … and {} more")])
+    lines += _more(report.incidents, "  … and {} more")
+    return "\n".join([*lines, *(f"  {said}" for said in _doubt(report))])
 
 
 def report_html(report: ScanReport) -> str:
@@ -81,6 +82,7 @@ def report_html(report: ScanReport) -> str:
         f"<p>{_coloured(report.verdict)} <b>{_safe(report.path)}</b> {_safe(_facts(report))}</p>",
         _table(head, rows),
         *(_tag("p", text) for text in _more(report.incidents, "… and {} more")),
+        *(_tag("p", text) for text in _doubt(report)),
     ]
     return _page(parts)
 
@@ -122,6 +124,12 @@ def _facts(report: ScanReport) -> str:
     coverage = f"{checked} of {len(report.coverage)} checked"
     words = [numbers.plural(len(items), noun) for items, noun in counts]
     return ", ".join([report.verdict.replace("_", " "), *words, coverage])
+
+
+def _doubt(report: ScanReport) -> list[str]:
+    """Why the run was not judged, or not as a whole."""
+    whole = "" if report.verdict == "not_judged" else " as a whole"
+    return [f"not judged{whole}: {line(report.reason)}"] if report.reason else []
 
 
 def _more(items: Sequence[object], words: str) -> list[str]:

@@ -8,7 +8,7 @@ MEANINGS = {
     PASSED: "done, or judged and nothing at or above the bar",
     FAILED: "findings at or above the bar",
     UNREADABLE: "usage error, unreadable or unknown input (named, with what to try)",
-    COULD_NOT_JUDGE: "could not judge: nothing checkable, required coverage missing, "
-    "a detector failed, or rlprobe itself did",
+    COULD_NOT_JUDGE: "could not judge: nothing checkable, too much of a log not understood, "
+    "required coverage missing, a detector failed, or rlprobe itself did",
     INTERRUPTED: "interrupted from the keyboard",
 }

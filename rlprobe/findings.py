@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rlprobe.values import Attempt, FloatArray, IntArray, Problem
+from rlprobe.values import Attempt, FloatArray, IntArray, Problem, Unread
 
 State = Literal["ongoing", "recovered", "ended_run"]
 CoverageState = Literal["fired", "clean", "not_checked", "inconclusive", "failed"]
@@ -224,6 +224,7 @@ class RunSummary:
         ranks: ranks that reported; 0 when only global values are known.
         notes: assumptions made while reading, e.g. that steps are row numbers.
         health: what the recorder says it lost, e.g. `0 rows dropped`; empty when nothing is known.
+        unread: what looks like metrics in the log and was not understood, one entry per thing.
     """
 
     id: str
@@ -237,11 +238,17 @@ class RunSummary:
     ranks: int
     notes: tuple[str, ...] = ()
     health: str = ""
+    unread: tuple[Unread, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScanReport:
-    """Everything a scan has to say about one run."""
+    """Everything a scan has to say about one run.
+
+    Attributes:
+        reason: why the run was not judged, or not as a whole; one sentence, or empty.
+        unmapped_metrics: metrics under names that the vocabulary has not.
+    """
 
     path: str
     run: RunSummary
@@ -251,6 +258,7 @@ class ScanReport:
     coverage: tuple[Coverage, ...]
     unmapped_metrics: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+    reason: str = ""
 
     def finding(self, key: str) -> Finding:
         """The finding with this key; KeyError if there is none."""

@@ -139,7 +139,10 @@ def _named(finding: Finding) -> str:
 
 def _doubts(report: ScanReport, policy: GatePolicy) -> Iterator[str]:
     if report.verdict == "not_judged":
-        yield f"nothing could be judged in '{report.path}'"
+        why = report.reason or "nothing could be judged in it"
+        yield f"'{report.path}' was not judged: {why}"
+    elif report.reason:
+        yield f"'{report.path}' was not judged as a whole: {report.reason}"
     states = {entry.detector: entry for entry in report.coverage}
     for detector in policy.require:
         entry = states.get(detector)

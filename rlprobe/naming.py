@@ -14,6 +14,7 @@ from rlprobe import schema
 Logged = tuple[Any, Any]  # values, and whether each was logged
 _MOST_PLANS = 1_000  # of sets of keys, per framework
 _FILE = "aliases/{}.toml"
+_SPANS = ("_step", "_epoch")  # what Lightning puts behind the name of what it logs both ways
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Naming:
     """What becomes of one key: its canonical name, and how its values are to be read.
 
     Attributes:
-        sentinel: the logged value that stands for "not measured".
+        sentinel: the logged value that stands for "not measured"; NaN may.
         transform: factor and offset that turn a logged value into the metric's.
     """
 
@@ -73,7 +74,7 @@ class Aliases:
         for key in self.plan(tuple(columns)):
             values, logged = columns[key.key]
             if key.sentinel is not None:
-                logged = logged & (values != key.sentinel)
+                logged = logged & _differs(values, key.sentinel)
             if key.transform is not None:
                 values = values * key.transform[0] + key.transform[1]
             if key.name in named:
@@ -91,8 +92,26 @@ class Aliases:
                 self._plans.clear()
             ranks = {name: rank for rank, name in enumerate(self.exact)}
             ordered = sorted(keys, key=lambda key: (ranks.get(self.bare(key), -1), key))
-            self._plans[keys] = tuple(self.naming(key) for key in ordered)
+            names = frozenset(keys)
+            self._plans[keys] = tuple(
+                Naming(key, key, None, None) if self._tells_less(key, names) else self.naming(key)
+                for key in ordered
+            )
         return self._plans[keys]
+
+    def _tells_less(self, key: str, names: frozenset[str]) -> bool:
+        """Whether a key is the other half of a pair: Lightning logs a value by step and by epoch.
+
+        In training the steps tell more; an evaluation is one value per epoch.
+        """
+        ends = next((end for end in _SPANS if key.endswith(end)), None)
+        if ends is None:
+            return False
+        stem = key.removesuffix(ends)
+        of_evaluation = (self.canonical(key) or "").startswith("eval/")
+        if ends == "_step":
+            return of_evaluation and f"{stem}_epoch" in names
+        return stem in names or (not of_evaluation and f"{stem}_step" in names)
 
     def naming(self, key: str) -> Naming:
         """What becomes of one key."""
@@ -110,7 +129,9 @@ class Aliases:
             return known
         if self.normalise:
             plain = normal(name)
-            return self._listed(plain) or (plain if schema.metric(plain) else None)
+            stems = [plain, *(plain.removesuffix(end) for end in _SPANS if plain.endswith(end))]
+            found = (self._listed(stem) or _metric(stem) for stem in stems)
+            return next((name for name in found if name), None)
         return every()["generic"].canonical(name) if self.inherits else None
 
     def _listed(self, name: str) -> str | None:
@@ -165,6 +186,15 @@ def _pattern(key: str) -> re.Pattern[str]:
     return re.compile(re.escape(key).replace(r"\{name\}", "(?P<name>.+)").replace(r"\*", ".+"))
 
 
+def _metric(name: str) -> str | None:
+    return name if schema.metric(name) else None
+
+
+def _differs(values: Any, sentinel: float) -> Any:
+    """Where values are not the sentinel, which may be NaN."""
+    return values == values if sentinel != sentinel else values != sentinel  # noqa: PLR0124
+
+
 def _transform(how: Mapping[str, float]) -> tuple[float, float]:
     return how.get("sign", 1) * how.get("factor", 1.0), how.get("offset", 0.0)
 
@@ -212,6 +242,7 @@ def detect_framework(keys: Iterable[str]) -> str | None:
     return max(best, key=known.__getitem__)
 
 
+@functools.cache
 def _head(framework: str) -> Mapping[str, Any]:
     """What an alias file says before its tables, which are the most of it."""
     head, _, _ = schema.text(_FILE.format(framework)).partition("\n[")

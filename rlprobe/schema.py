@@ -10,7 +10,7 @@ import functools
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,12 +46,17 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One entry of the vocabulary; a name ending in `/*` is a family."""
+    """One entry of the vocabulary; a name ending in `/*` is a family.
+
+    Attributes:
+        kind: `loss`, `reward` or `gradient` where it tells how a run does; else empty.
+    """
 
     name: str
     unit: str
     scale: Scale
     description: str
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,31 @@ class Failure:
     meaning: str
     remedy: str
     alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMessage:
+    """A line that a framework prints, and what it tells.
+
+    Attributes:
+        needle: text that every such line has.
+        kind: of the event that it becomes; "" for none.
+        metrics: numbers for a row of metrics: the name of a group of the pattern, or a constant.
+        largest: whether of several before one row the largest number counts, and not the last.
+        rows: "bar": a row of its own where a progress bar tells the step; "alone": its numbers
+            count only where the output has no rows.
+        relaunch: whether a later launch of the run begins with it.
+    """
+
+    name: str
+    needle: str
+    pattern: re.Pattern[str]
+    kind: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, str | float] = field(default_factory=dict)
+    largest: bool = False
+    rows: Literal["", "bar", "alone"] = ""
+    relaunch: bool = False
 
 
 def text(name: str) -> str:
@@ -126,7 +156,7 @@ def arrow_fields(table: str) -> tuple[pa.Field, ...]:
 def metrics() -> Mapping[str, Metric]:
     """The vocabulary, by canonical name (families under their `/*` name)."""
     return {
-        name: Metric(name, spec["unit"], spec["scale"], spec["description"])
+        name: Metric(name, spec["unit"], spec["scale"], spec["description"], spec.get("kind", ""))
         for name, spec in _load("metrics.toml").items()
         if name != "distributions"
     }
@@ -218,6 +248,13 @@ def classify_failure(lines: Iterable[str]) -> tuple[Failure, str] | None:
             if failure.pattern.search(line):
                 return failure, line.strip()
     return None
+
+
+@functools.cache
+def messages() -> tuple[KnownMessage, ...]:
+    """The lines of frameworks that tell something beside metrics, in the order of the file."""
+    raw = _load("messages.toml")["message"]
+    return tuple(KnownMessage(**it | {"pattern": re.compile(it["pattern"])}) for it in raw)
 
 
 def report_schema() -> dict[str, Any]:

@@ -5,7 +5,7 @@ Everything that travels from a recording or a log to a detector is one of these 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -162,3 +162,20 @@ class Unread:
     count: int
     of: int
     examples: tuple[tuple[int, str], ...] = ()
+
+
+_MOST_EXAMPLES = 3
+
+
+def together(parts: Iterable[Unread]) -> tuple[Unread, ...]:
+    """What parts of one run leave unread: counts add up by thing, the first few examples remain."""
+    by_thing: dict[str, Unread] = {}
+    for part in parts:
+        known = by_thing.get(part.thing, Unread(part.thing, 0, 0))
+        by_thing[part.thing] = Unread(
+            part.thing,
+            known.count + part.count,
+            known.of + part.of,
+            (*known.examples, *part.examples)[:_MOST_EXAMPLES],
+        )
+    return tuple(by_thing.values())

@@ -183,3 +183,12 @@ def test_a_picture_can_be_drawn_of_any_values(values: tuple[float, ...]) -> None
 
 def test_one_value_is_no_picture() -> None:
     assert "<svg" not in replace(FINDING, excerpt=excerpt(1.0))._repr_html_()
+
+
+def test_a_report_says_why_it_was_not_judged() -> None:
+    blind = replace(report_on(FINDING), reason=f"no loss {EVIL}")
+    assert str(blind).splitlines()[-1].startswith("  not judged as a whole: no loss ")
+    page = blind._repr_html_()
+    assert "not judged as a whole: no loss " in page
+    assert "<script" not in page
+    assert "not judged" not in str(report_on(FINDING))

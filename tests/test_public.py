@@ -40,6 +40,7 @@ INNER_ROOMS = {
     "importers",
     "launcher",
     "naming",
+    "nearest",
     "numbers",
     "order_statistics",
     "recorder",

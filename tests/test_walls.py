@@ -30,6 +30,7 @@ BASE = {
 ALLOWED: dict[str, set[str]] = {
     "schema": set(),
     "naming": {"schema"},
+    "nearest": {"schema", "naming"},
     "stats": set(),
     "detector": {"stats", "schema"},
     "rule": {"stats", "detector"},
@@ -37,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": {"detector", "catalog"},
     "store": {"schema"},
     "recorder": {"schema", "naming", "store"},
-    "importers": {"schema", "naming", "store"},
+    "importers": {"schema", "naming", "nearest", "store"},
     "launcher": {"schema", "naming", "store", "recorder", "importers", "integrations"},
     "guards": set(),
     "integrations": {"schema", "store", "recorder", "guards"},
@@ -46,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {
         "schema",
         "naming",
+        "nearest",
         "stats",
         "detector",
         "catalog",

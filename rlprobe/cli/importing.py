@@ -10,6 +10,7 @@ from rlprobe.errors import UsageError
 from rlprobe.importers import open_runs
 from rlprobe.importers.joining import joined
 from rlprobe.numbers import plural
+from rlprobe.report import account
 from rlprobe.store import from_run
 from rlprobe.store.run import Run
 
@@ -41,7 +42,7 @@ def _names(runs: Sequence[Run]) -> list[str]:
     """A directory's name for each run: its id, as far as that can be one."""
     names: list[str] = []
     for number, run in enumerate(runs, start=1):
-        name = re.sub(r"[^\w.() -]+", "_", run.info.id).strip(" .")[:100] or f"run-{number}"
+        name = re.sub(r"[^\w.() #-]+", "_", run.info.id).strip(" .")[:100] or f"run-{number}"
         names.append(name if name not in names else f"{name}-{number}")
     return names
 
@@ -55,4 +56,6 @@ def recorded(run: Run, directory: Path) -> str:
         facts.append(plural(len(run.info.attempts), "attempt"))
     if run.sample_steps():
         facts.append(f"rollouts of {plural(len(run.sample_steps()), 'step')}")
-    return f"{directory}: {', '.join(facts)} (from {run.info.source})"
+    unread = account.unread(len(run.steps), run.info.unread)
+    more = f"\n  {unread}" if unread else ""
+    return f"{directory}: {', '.join(facts)} (from {run.info.source}){more}"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
 from rlprobe import naming, order_statistics, schema
 from rlprobe.importers.attempts import attempts_of, continued, merged
-from rlprobe.importers.importer import Reading
+from rlprobe.importers.importer import Reading, Told
+from rlprobe.importers.placing import placed
 from rlprobe.importers.rows import Columns
 from rlprobe.importers.steps import is_counter
 from rlprobe.store.frame import Frame, empty_frame, frame_of
 from rlprobe.store.run import RunInfo
 from rlprobe.store.table import TableRun
-from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray
+from rlprobe.values import Attempt, BoolArray, Event, FloatArray, IntArray, together
 
 _MIXED = "rows of many steps come again and again: read as one launch, the last value of each step"
 _COUNTED_ON = "steps begin anew in each epoch: counted on from one to the next"
@@ -28,6 +30,8 @@ class _Part:
     step: IntArray
     columns: Columns
     rank: int | None
+    told: Sequence[Told] = ()
+    launches: Sequence[int] = ()
 
 
 def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "") -> TableRun:
@@ -40,8 +44,11 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         framework = given
     aliases = naming.every().get(framework or "generic", naming.every()["generic"])
     notes = [note for reading in readings for note in reading.notes]
-    steps, mixed = _steps_frame([part for part in parts if part.rank is None], aliases, notes)
-    ranks = _ranks_frame([part for part in parts if part.rank is not None], aliases)
+    placed_events: list[Event] = []
+    of_ranks = [part for part in parts if part.rank is not None]
+    common = [part for part in parts if part.rank is None] or _of_first_rank(of_ranks, notes)
+    steps, mixed = _steps_frame(common, aliases, notes, placed_events)
+    ranks = _ranks_frame(of_ranks, aliases, placed_events)
     notes += [_MIXED] if mixed else []
     left_out = sum(reading.rows.left_out for reading in readings)
     notes += [f"{left_out:,} keys left out: more than memory allows"] if left_out else []
@@ -58,19 +65,24 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         attempts=attempts,
         notes=tuple(dict.fromkeys(notes)),
         unmapped=_unmapped(keys, aliases),
+        unread=together(item for reading in readings for item in reading.unread),
     )
     return TableRun(
         info,
         steps,
         ranks=ranks,
-        events=[_placed(event, attempts) for reading in readings for event in reading.events],
+        events=[
+            *placed_events,
+            *(_placed(event, attempts) for reading in readings for event in reading.events),
+        ],
         rollouts=[rollout for reading in readings for rollout in reading.rollouts],
         problems=[problem for reading in readings for problem in reading.problems],
     )
 
 
 def _part(reading: Reading) -> _Part:
-    return _Part(reading.rows.steps(), reading.rows.columns(), reading.rank)
+    rows = reading.rows
+    return _Part(rows.steps(), rows.columns(), reading.rank, reading.told, reading.launches)
 
 
 def _first(values: Iterable[str | None]) -> str | None:
@@ -104,27 +116,65 @@ def _blank(size: int) -> tuple[FloatArray, BoolArray]:
 
 
 def _steps_frame(
-    parts: Sequence[_Part], aliases: naming.Aliases, notes: list[str]
+    parts: Sequence[_Part], aliases: naming.Aliases, notes: list[str], placed_events: list[Event]
 ) -> tuple[Frame, bool]:
     if not parts:
         return empty_frame(), False
     step, columns = _stacked(parts)
     step, counted_on = continued(step, columns)
     notes += [_COUNTED_ON] if counted_on else []
-    attempt, mixed = attempts_of(step, columns)
+    begins = [sum(len(part.step) for part in parts[:place]) for place in range(len(parts))]
+    launches = [at + row for at, part in zip(begins, parts, strict=True) for row in part.launches]
+    attempt, mixed = attempts_of(step, columns, launches)
+    for at, part in zip(begins, parts, strict=True):
+        own = slice(at, at + len(part.step))
+        placed_events += placed(part.told, step[own], attempt[own])
     step, attempt, columns = merged(step, attempt, columns)
     notes += _restored(columns, aliases)
     return frame_of(step, _canonical(step, columns, aliases), attempt=attempt), mixed
 
 
-def _ranks_frame(parts: Sequence[_Part], aliases: naming.Aliases) -> Frame:
+def _of_first_rank(parts: Sequence[_Part], notes: list[str]) -> list[_Part]:
+    """Where every rank has a log of its own, the first rank's, which stands for the run."""
+    ranks = [part.rank for part in parts if part.rank is not None and len(part.step)]
+    if not ranks:
+        return []
+    first = min(ranks)
+    notes.append(f"metrics of the run: those of rank {first}")
+    own = [part for part in parts if part.rank == first]
+    return [replace(part, rank=None, told=(), columns=_copied(part.columns)) for part in own]
+
+
+def _copied(columns: Columns) -> Columns:
+    return {key: (values.copy(), valid.copy()) for key, (values, valid) in columns.items()}
+
+
+def _ranks_frame(
+    parts: Sequence[_Part], aliases: naming.Aliases, placed_events: list[Event]
+) -> Frame:
     if not parts:
         return empty_frame()
+    parts = sorted(parts, key=lambda part: part.rank or 0)
     step, columns = _stacked(parts)
     sizes = [len(part.step) for part in parts]
     rank = np.repeat([part.rank or 0 for part in parts], sizes).astype(np.int64)
-    attempt = np.concatenate([attempts_of(part.step, part.columns)[0] for part in parts])
+    launched = [_launches(list(own)) for _, own in groupby(parts, _rank)]
+    attempt = np.concatenate(launched)
+    for part, at in zip(parts, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True):
+        events = placed(part.told, part.step, attempt[at : at + len(part.step)])
+        placed_events += [replace(event, rank=event.rank or part.rank or 0) for event in events]
     return frame_of(step, _canonical(step, columns, aliases), rank=rank, attempt=attempt)
+
+
+def _rank(part: _Part) -> int | None:
+    return part.rank
+
+
+def _launches(parts: Sequence[_Part]) -> IntArray:
+    """The attempt of each row of one rank, over all of its logs."""
+    begins = [sum(len(part.step) for part in parts[:place]) for place in range(len(parts))]
+    launches = [at + row for at, part in zip(begins, parts, strict=True) for row in part.launches]
+    return attempts_of(*_stacked(parts), launches)[0]
 
 
 def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:
@@ -148,12 +198,12 @@ def _restored(columns: Columns, aliases: naming.Aliases) -> list[str]:
 
 def _canonical(step: IntArray, columns: Columns, aliases: naming.Aliases) -> Columns:
     """Under canonical names, without the keys that say the step once more."""
-    told = {
+    repeated = {
         key
         for key, (values, valid) in columns.items()
         if is_counter(key) and bool((values[valid] == step[valid]).all())
     }
-    return aliases.apply({key: column for key, column in columns.items() if key not in told})
+    return aliases.apply({key: column for key, column in columns.items() if key not in repeated})
 
 
 def _placed(event: Event, attempts: Sequence[Attempt]) -> Event:

@@ -46,8 +46,24 @@ def continued(step: IntArray, columns: Columns) -> tuple[IntArray, bool]:
     return step + np.cumsum(offset), True
 
 
-def attempts_of(step: IntArray, columns: Columns) -> tuple[IntArray, bool]:
-    """The number of the launch of each row, from 1; and whether rows are too mixed to tell."""
+def attempts_of(
+    step: IntArray, columns: Columns, launches: Sequence[int] = ()
+) -> tuple[IntArray, bool]:
+    """The number of the launch of each row, from 1; and whether rows are too mixed to tell.
+
+    Args:
+        launches: rows with which a later launch begins, whatever their steps tell.
+    """
+    attempt, mixed = _by_steps(step, columns)
+    known = [row for row in launches if 0 < row < len(step)]
+    if mixed or not known:
+        return attempt, mixed
+    starts = np.diff(attempt, prepend=attempt[:1]) > 0
+    starts[known] = True
+    return np.cumsum(starts) + 1, False
+
+
+def _by_steps(step: IntArray, columns: Columns) -> tuple[IntArray, bool]:
     ones = np.ones(len(step), dtype=np.int64)
     if len(step) < 2 or bool((step[1:] > step[:-1]).all()):
         return ones, False

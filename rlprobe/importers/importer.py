@@ -17,6 +17,19 @@ from rlprobe.values import Event, Problem, Rollout, Unread
 _MOST_PROBLEMS = 20
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An event that stands between two rows: their steps and their launch tell its own.
+
+    Attributes:
+        row: the number of the row before it in its reading, -1 before the first.
+        event: its step is what it names itself, None where it names none.
+    """
+
+    row: int
+    event: Event
+
+
 @dataclass
 class Reading:
     """What one file holds; several readings may become one run.
@@ -27,6 +40,8 @@ class Reading:
         rank: the rank whose file this is, for files that hold one rank's own metrics.
         run: distinguishes several runs in one file (an mlflow store); empty otherwise.
         step_key: the key that the rows are numbered by, where they are by one of their own.
+        told: events that get their step from the rows around them.
+        launches: numbers of rows with which a later launch of the run begins, as the log tells.
         notes: assumptions made while reading.
         unread: what looks like metrics in the file and was not understood.
     """
@@ -38,6 +53,8 @@ class Reading:
     rank: int | None = None
     run: str = ""
     events: Sequence[Event] = ()
+    told: Sequence[Told] = ()
+    launches: Sequence[int] = ()
     rollouts: Sequence[Rollout] = ()
     step_key: str | None = None
     notes: Sequence[str] = ()

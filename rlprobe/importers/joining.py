@@ -13,7 +13,7 @@ from rlprobe.importers.formats import named
 from rlprobe.store.frame import Frame, frame_of
 from rlprobe.store.run import Run
 from rlprobe.store.table import TableRun
-from rlprobe.values import Attempt, BoolArray, FloatArray, IntArray, Rollout
+from rlprobe.values import Attempt, BoolArray, FloatArray, IntArray, Rollout, together
 
 Columns = dict[str, tuple[FloatArray, BoolArray]]
 
@@ -49,6 +49,7 @@ def _followed(first: Run, second: Run) -> Run:
         attempts=_attempts(steps),
         notes=tuple(dict.fromkeys([*first.info.notes, *second.info.notes])),
         unmapped=tuple(sorted({*first.info.unmapped, *second.info.unmapped})),
+        unread=together([*first.info.unread, *second.info.unread]),
     )
     later = [_shifted(second, step, shift) for step in second.sample_steps()]
     return TableRun(
@@ -124,6 +125,7 @@ def with_rollouts(metrics: Run, rollouts: Run) -> TableRun:
             source=f"{metrics.info.source} + {rollouts.info.source}",
             notes=(*metrics.info.notes, *rollouts.info.notes),
             unmapped=tuple(sorted({*metrics.info.unmapped, *rollouts.info.unmapped})),
+            unread=together([*metrics.info.unread, *rollouts.info.unread]),
         ),
         steps,
         ranks=metrics.ranks,

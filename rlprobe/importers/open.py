@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlprobe.errors import EmptyRunError, InputError, UnknownFormatError
-from rlprobe.importers import directory as directories
+from rlprobe.importers import compression
 from rlprobe.importers.assemble import assemble
-from rlprobe.importers.folders import folders_in
 from rlprobe.importers.formats import formats
 from rlprobe.importers.importer import CutDocumentError, Importer, Reading
+from rlprobe.importers.refusal import refused
 from rlprobe.importers.renumbering import numbered_by
 from rlprobe.importers.source import STDIN, Source
-from rlprobe.importers.steps import NoSuchCounterError
 from rlprobe.store import layout
 from rlprobe.store.run import Run
+from rlprobe.store.table import TableRun
 from rlprobe.values import Problem
 
-Part = tuple[Path, list[Reading]]  # a file, or the first one of a folder, and what it holds
-Groups = dict[tuple[str, Importer], list[Part]]  # by what names the run, and the format
+if TYPE_CHECKING:
+    from rlprobe.importers.gathering import Gathering
+
+_NUMBERED = re.compile(r"(.+)#([1-9]\d{0,5})")  # `file.ipynb#2`: the second training in it
 
 
 def open_runs(path: str | Path, step_key: str | None = None) -> list[Run]:
@@ -32,7 +37,8 @@ def open_runs(path: str | Path, step_key: str | None = None) -> list[Run]:
 
     Raises:
         InputError: nothing is there, it cannot be read, or has no such counter.
-        UnknownFormatError: no known format; the message names those that are.
+        UnknownFormatError: no known format; the message quotes what was seen, and names the format
+            that it is nearest to.
     """
     place = Path(path)
     if place == STDIN:
@@ -40,6 +46,8 @@ def open_runs(path: str | Path, step_key: str | None = None) -> list[Run]:
     try:
         mode = place.stat().st_mode
     except OSError as error:
+        if numbered := _NUMBERED.fullmatch(str(path)):
+            return [_training(Path(numbered[1]), int(numbered[2]), step_key)]
         why = (
             "no such file or directory" if isinstance(error, FileNotFoundError) else error.strerror
         )
@@ -56,13 +64,40 @@ def open_runs(path: str | Path, step_key: str | None = None) -> list[Run]:
     return _open_file(place, step_key)
 
 
+def _training(path: Path, number: int, step_key: str | None) -> Run:
+    """One of several trainings in a file, by its number."""
+    runs = open_runs(path, step_key)
+    of_number = [run for run in runs if run.info.id.endswith(f"#{number}")]
+    if len(of_number) != 1:
+        raise InputError(
+            f"Couldn't find training {number} of '{path}'",
+            hint=f"`rlprobe scan {path}` says what it holds.",
+        )
+    return of_number[0]
+
+
 def _open_file(path: Path, step_key: str | None) -> list[Run]:
     source = Source(path, step_key)
     try:
+        if compression.is_archive(source.head):
+            return _open_archive(source)
         importer, readings = _read(source)
     finally:
         source.close()
     return _runs(path, importer, readings)
+
+
+def _open_archive(source: Source) -> list[Run]:
+    """The runs in a packed directory, under the names that they have in it."""
+    from rlprobe.importers.archives import unpacked
+
+    with unpacked(source) as content:
+        try:
+            runs = _open_directory(content.folder, source.step_key)
+        except InputError as error:
+            hint = content.shown(error.hint)
+            raise type(error)(content.shown(str(error)), hint=hint) from error
+        return content.named(runs)
 
 
 def _runs(
@@ -70,15 +105,14 @@ def _runs(
 ) -> list[Run]:
     """One run for each name of a run that the readings have."""
     names = dict.fromkeys(reading.run for reading in readings)
-    return [
-        assemble(
-            path,
-            importer.name,
-            [reading for reading in readings if reading.run == name],
-            name or run_id,
-        )
-        for name in names
-    ]
+    runs: list[Run] = []
+    for name in names:
+        numbered = name.startswith("#")  # the trainings of one file
+        own = f"{run_id or path.name}{name}" if numbered else name or run_id
+        place = Path(f"{path}{name}") if numbered else path
+        of_name = [reading for reading in readings if reading.run == name]
+        runs.append(assemble(place, importer.name, of_name, own))
+    return runs
 
 
 def _read(source: Source) -> tuple[Importer, list[Reading]]:
@@ -106,15 +140,7 @@ def _read(source: Source) -> tuple[Importer, list[Reading]]:
         if source.step_key is not None:
             numbered_by(readings, source.step_key, source.path)
         return importer, readings
-    raise failed or _unknown(source.path)
-
-
-def _unknown(path: Path) -> UnknownFormatError:
-    known = "; ".join(importer.description for importer in formats())
-    return UnknownFormatError(
-        f"Couldn't read '{path}': no known log format, and no metrics in its text",
-        hint=f"Known: a recording; {known}.",
-    )
+    raise refused(source, failed)
 
 
 def _open_directory(directory: Path, step_key: str | None) -> list[Run]:
@@ -123,113 +149,37 @@ def _open_directory(directory: Path, step_key: str | None) -> list[Run]:
     recordings: list[Run] = [Recording(child) for child in layout.recordings_in(directory)]
     if recordings:
         return recordings
-    runs = _runs_in(directory, step_key)
-    if runs:
-        return runs
+    from rlprobe.importers.gathering import Gathering
+
+    gathering = Gathering(directory, _read, step_key)
+    if gathering.runs:
+        return _with_account(_gathered(gathering), gathering)
     try:
         empty = not any(directory.iterdir())
     except OSError as error:
         raise InputError(f"Couldn't read '{directory}': {error.strerror}") from error
     if empty:
         raise InputError(f"Couldn't read '{directory}': the directory is empty")
+    there = gathering.account.whole(gathering.listing)
     raise UnknownFormatError(
-        f"Couldn't read '{directory}': no recording ({layout.MANIFEST}) and no log in it",
+        f"Couldn't read '{directory}': no recording ({layout.MANIFEST}) and no log in it"
+        + (f": {there}" if there else ""),
         hint="Give the log file itself, or a directory that `rlprobe record` wrote.",
     )
 
 
-def _runs_in(directory: Path, step_key: str | None) -> list[Run]:
-    """Every run whose logs lie in a directory or below it."""
-    groups: Groups = {}
-    for path, importer, readings in _readings_in(directory, step_key):
-        key = directories.run_of(path, directory)
-        if importer.folder:
-            key = str(Path(key).parent)
-        groups.setdefault((key, importer), []).append((path, readings))
-    runs: list[Run] = []
-    for (key, importer), parts in _with_rollouts(_told_once(groups)).items():
-        place = parts[0][0] if len(parts) == 1 else parts[0][0].parent
-        runs += _runs(place, importer, _ranked(directory, parts), key)
+def _gathered(gathering: Gathering) -> list[Run]:
+    return [
+        run
+        for group in gathering.runs
+        for run in _runs(group.place, group.importer, group.readings, group.name)
+    ]
+
+
+def _with_account(runs: list[Run], gathering: Gathering) -> list[Run]:
+    """The runs; the first one says what became of the files that are of none."""
+    notes, problems = gathering.account.notes(gathering.listing), gathering.account.problems()
+    if (notes or problems) and isinstance(runs[0], TableRun):
+        runs[0].info = replace(runs[0].info, notes=(*runs[0].info.notes, *notes))
+        runs[0].problems = (*runs[0].problems, *problems)
     return runs
-
-
-def _readings_in(
-    directory: Path, step_key: str | None
-) -> Iterator[tuple[Path, Importer, list[Reading]]]:
-    taken = _surpassed(directory)
-    refused: NoSuchCounterError | None = None
-    read = 0
-    for folder in folders_in(directory):
-        taken.update(folder.files)
-        yield folder.files[0], folder.importer, folder.readings
-    for path in directories.files_in(directory):
-        if path in taken:
-            continue
-        try:
-            importer, readings = _read(Source(path, step_key))
-        except NoSuchCounterError as error:
-            refused = refused or error
-            continue
-        except InputError:
-            continue
-        read += 1
-        yield path, importer, readings
-    if refused is not None and not read:
-        raise refused
-
-
-def _surpassed(directory: Path) -> set[Path]:
-    """Files of whole runs beside which there is a longer one: the run's own, or a newer one."""
-    names = _whole_runs()
-    files = [path for path in directories.files_in(directory) if path.name in names]
-    longest: dict[tuple[Path, str], Path] = {}
-    for path in files:
-        run = path.parent if directories.checkpoint_of(path) is None else path.parent.parent
-        best = longest.setdefault((run, path.name), path)
-        if _length(path) > _length(best):
-            longest[run, path.name] = path
-    return set(files) - set(longest.values())
-
-
-def _whole_runs() -> set[str]:
-    return {importer.whole_run for importer in formats() if importer.whole_run}
-
-
-def _length(path: Path) -> float:
-    number = directories.checkpoint_of(path)
-    return float("inf") if number is None else number
-
-
-def _told_once(groups: Groups) -> Groups:
-    """Without the logs that lie beside a file of the whole run and tell it once more."""
-    names = _whole_runs()
-    places = {Path(key).parent for key, _ in groups if Path(key).name in names}
-    places |= {place.parent for place in places if place.name.startswith("checkpoint-")}
-    return {
-        (key, importer): parts
-        for (key, importer), parts in groups.items()
-        if importer.whole_run or Path(key).parent not in places or _hold_no_rows(parts)
-    }
-
-
-def _hold_no_rows(parts: Sequence[Part]) -> bool:
-    return all(not len(reading.rows) for _, readings in parts for reading in readings)
-
-
-def _with_rollouts(groups: Groups) -> Groups:
-    """Files that hold nothing but rollouts join the run beside them, where there is just one."""
-    logs = {at: parts for at, parts in groups.items() if not _hold_no_rows(parts)}
-    if len(logs) != 1:
-        return groups
-    loose = [part for at, parts in groups.items() if at not in logs for part in parts]
-    return {at: [*parts, *loose] for at, parts in logs.items()}
-
-
-def _ranked(root: Path, parts: Sequence[Part]) -> list[Reading]:
-    """All readings, with the rank that a file's name tells where the files are those of ranks."""
-    ranks = [directories.rank_of(path, root) for path, _ in parts]
-    if len(set(ranks)) > 1 and None not in ranks:
-        for (_, readings), rank in zip(parts, ranks, strict=True):
-            for reading in readings:
-                reading.rank = rank
-    return [reading for _, readings in parts for reading in readings]

@@ -34,14 +34,14 @@ def numbered_by(readings: Sequence[Reading], wanted: str, path: Path) -> None:
         at, columns = reading.rows.steps(), reading.rows.columns()
         names.update(columns, [reading.step_key] if reading.step_key else [])
         key = steps.best_step_key(columns, wanted)
-        found = None if key is None else _filled(*columns[key])
-        if key is None or found is None:
+        filled = None if key is None else _filled(*columns[key])
+        if key is None or filled is None:
             reading.rows = ColumnTable(at, columns)
             continue
-        reading.rows = _taken(found, columns)
+        reading.rows = _taken(filled, columns)
         reading.step_key = key
-        left = int((~found[1]).sum())
-        note = [f"{left:,} rows before the first `{key}` left out"] if left else []
+        before = int((~filled[1]).sum())
+        note = [f"{before:,} rows before the first `{key}` left out"] if before else []
         reading.notes = [f"step read from {key}", *reading.notes, *note]
         numbered += 1
     if full and not numbered:

@@ -7,35 +7,22 @@ and then only up to a limit. Text in UTF-16 is turned into UTF-8 on the way.
 from __future__ import annotations
 
 import codecs
-import gzip
 import shutil
 import sys
 import tempfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 
 from rlprobe._lazy import cached_property
 from rlprobe.errors import InputError
+from rlprobe.importers import compression
 
 HEAD_BYTES = 65_536
 LONGEST_LINE = 8 * 1024 * 1024
 LARGEST_DOCUMENT = 128 * 1024 * 1024  # of a format that must be read as a whole
 BLOCK_BYTES = 16 * 1024 * 1024
-_CHUNK_BYTES = 1024 * 1024
-# A log compresses by a factor of 5 to 50. What swells more than this is no log.
-_MOST_SWELLING = 400
-_HARMLESS_BYTES = 256 * 1024 * 1024
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_SUFFIXES = (".gz", ".zst", ".zstd")
 STDIN = Path("-")
-
-
-class _Stream(Protocol):
-    def read1(self, size: int = ..., /) -> bytes: ...
-
-    def close(self) -> None: ...
 
 
 class Source:
@@ -44,14 +31,18 @@ class Source:
     Attributes:
         path: where it lies; named in every message.
         name: its name without a compression suffix.
+        parts: files whose texts are read one after another (rotated logs); else the file itself.
         step_key: the key that the user wants rows to be numbered by; None: the best one there is.
     """
 
-    def __init__(self, path: Path, step_key: str | None = None) -> None:
+    def __init__(
+        self, path: Path, step_key: str | None = None, *, parts: Sequence[Path] = ()
+    ) -> None:
         self.path = path
         self.step_key = step_key
+        self.parts = tuple(parts) or (path,)
         self.name = path.name
-        for suffix in _SUFFIXES:
+        for suffix in compression.SUFFIXES:
             self.name = self.name.removesuffix(suffix)
 
     @property
@@ -79,22 +70,20 @@ class Source:
             return cast("BinaryIO", _Borrowed(self._spooled))
         return self.path.open("rb")
 
-    def open(self) -> BinaryIO:
-        """The content, decompressed; InputError if it cannot be opened."""
+    def size(self) -> int:
+        """Bytes that the file takes, compressed as it is; InputError if that cannot be told."""
         try:
-            file = self._opened()
-            magic = file.read(4)
-            file.seek(0)
+            with self._opened() as file:
+                return file.seek(0, 2)
         except OSError as error:
             raise InputError(f"Couldn't read '{self.path}': {error.strerror}") from error
-        if magic.startswith(_GZIP):
-            return cast("BinaryIO", _Bounded(gzip.GzipFile(fileobj=file), file, self.path))
-        if magic == _ZSTD:
-            import pyarrow as pa
 
-            inner = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
-            return cast("BinaryIO", _Bounded(inner, file, self.path))
-        return file
+    def open(self) -> BinaryIO:
+        """The content of the file itself, decompressed; InputError if it cannot be opened."""
+        try:
+            return compression.decompressed(self._opened(), self.path)
+        except OSError as error:
+            raise InputError(f"Couldn't read '{self.path}': {error.strerror}") from error
 
     @cached_property
     def head(self) -> bytes:
@@ -107,7 +96,10 @@ class Source:
             parts.append(chunk)
             if sum(map(len, parts)) >= HEAD_BYTES:
                 break
-        return b"".join(parts)[:HEAD_BYTES]
+        head = b"".join(parts)[:HEAD_BYTES]
+        if b"\n" not in head and b"\0" not in head:
+            head = head.replace(b"\r", b"\n")  # what ends every line in such a file
+        return head
 
     @property
     def is_text(self) -> bool:
@@ -116,8 +108,20 @@ class Source:
         odd = sum(sample.count(bytes([code])) for code in (0, 1, 2, 3, 4, 5, 6, 14, 15, 16, 127))
         return bool(sample.strip()) and odd * 100 <= len(sample)
 
-    def chunks(self, size: int = _CHUNK_BYTES) -> Iterator[bytes]:
+    def chunks(self, size: int = compression.CHUNK_BYTES) -> Iterator[bytes]:
         """The content in blocks of about this size, in UTF-8 if the file is text."""
+        if len(self.parts) == 1:
+            yield from self._own_chunks(size)
+            return
+        for path in self.parts:
+            last = b"\n"
+            for chunk in Source(path).chunks(size):
+                yield chunk
+                last = chunk[-1:] or last
+            if last not in b"\r\n":
+                yield b"\n"
+
+    def _own_chunks(self, size: int) -> Iterator[bytes]:
         with self.open() as file:
             first = self._read(file, size)
             encoding, mark = _encoding(first)
@@ -134,9 +138,12 @@ class Source:
                 chunk = self._read(file, size)
 
     def blocks(self, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-        """Whole lines, in blocks of about this size; a line that is too long is cut short."""
+        """Whole lines, in blocks of about this size; a line that is too long is cut short.
+
+        Whatever ends a line in the file (LF, CR, CR LF, CR CR LF), here LF does.
+        """
         rest, skipping = b"", False
-        for chunk in self.chunks(size):
+        for chunk in _with_newlines(self.chunks(size)):
             start = chunk.find(b"\n") if skipping else 0
             if start < 0:
                 continue
@@ -177,7 +184,7 @@ class Source:
     def _read(self, file: BinaryIO, size: int) -> bytes:
         try:
             return file.read(size)
-        except (OSError, EOFError, zlib.error) as error:
+        except compression.DAMAGE as error:
             if self.path != STDIN and isinstance(error, EOFError):
                 return b""  # a compressed file that is still written, or was cut by a crash
             raise InputError(f"Couldn't read '{self.path}': {error}") from error
@@ -187,26 +194,62 @@ def _encoding(start: bytes) -> tuple[str, int]:
     """The encoding of text by its start, and the length of its byte order mark."""
     if start.startswith(codecs.BOM_UTF8):
         return "utf-8", len(codecs.BOM_UTF8)
-    if start.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        return "utf-32", 0
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16", 0
-    sample = start[:400]
-    if len(sample) >= 16:
-        if not any(sample[0::2]) and all(sample[1::2]):
-            return "utf-16-be", 0
-        if not any(sample[1::2]) and all(sample[0::2]):
-            return "utf-16-le", 0
-    return "utf-8", 0
+    marked = ((mark, name) for marks, name in _MARKS for mark in marks if start.startswith(mark))
+    if (found := next(marked, None)) is not None:
+        return found[1], 0
+    return _unmarked(start[:400]) if len(start) >= 16 else "utf-8", 0
+
+
+# The little-endian mark of UTF-32 begins with that of UTF-16.
+_MARKS = (
+    ((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32"),
+    ((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16"),
+)
+
+
+def _unmarked(sample: bytes) -> str:
+    """The encoding by which bytes of ASCII characters are nought."""
+    wide = [any(sample[place::4]) for place in range(4)]
+    full = [all(sample[place::4]) for place in range(4)]
+    shapes: dict[tuple[bool, ...], str] = {
+        (True, False, False, False): "utf-32-le",
+        (False, False, False, True): "utf-32-be",
+        (True, False, True, False): "utf-16-le",
+        (False, True, False, True): "utf-16-be",
+    }
+    return shapes.get(tuple(wide), "utf-8") if wide == full else "utf-8"
+
+
+def _with_newlines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same with LF at the end of each line."""
+    held = b""  # carriage returns that may belong to a line feed in the next chunk
+    for piece in chunks:
+        chunk = held + piece if held else piece
+        held = chunk[len(chunk) - _returns(chunk) :]
+        chunk = chunk[: len(chunk) - len(held)] if held else chunk
+        if b"\r" in chunk:
+            for end in (b"\r\r\n", b"\r\n", b"\r"):
+                chunk = chunk.replace(end, b"\n")
+        yield chunk
+    if held:
+        yield b"\n"
+
+
+def _returns(chunk: bytes) -> int:
+    """How many carriage returns it ends with, up to two."""
+    return 2 if chunk.endswith(b"\r\r") else int(chunk.endswith(b"\r"))
 
 
 class _Borrowed:
     """A file that stays open when its reader closes it."""
 
+    closed = False  # pyarrow asks
+
     def __init__(self, file: tempfile.SpooledTemporaryFile[bytes]) -> None:
-        self.read = file.read
-        self.seek = file.seek
-        self.tell = file.tell
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
     def close(self) -> None:
         """Nothing: the next reader starts again."""
@@ -216,46 +259,3 @@ class _Borrowed:
 
     def __exit__(self, *_: object) -> None:
         return
-
-
-class _Bounded:
-    """A decompressed stream that refuses to swell without bounds."""
-
-    def __init__(self, stream: _Stream, file: BinaryIO, path: Path) -> None:
-        self._stream, self._file, self._path = stream, file, path
-        self._out = 0
-
-    def read(self, size: int = -1) -> bytes:
-        """The next bytes; InputError once they are far more than any log compresses to."""
-        data = self._some(size)
-        self._out += len(data)
-        if self._out > _HARMLESS_BYTES and self._out > _MOST_SWELLING * max(1, self._file.tell()):
-            raise InputError(
-                f"Couldn't read '{self._path}': it swells to more than {_MOST_SWELLING} times "
-                "its size, which no log does"
-            )
-        return data
-
-    def _some(self, size: int) -> bytes:
-        """Up to `size` bytes; what came before an error is not lost to it."""
-        parts: list[bytes] = []
-        wanted = size if size >= 0 else sys.maxsize
-        try:
-            while wanted > 0 and (part := self._stream.read1(min(wanted, _CHUNK_BYTES))):
-                parts.append(part)
-                wanted -= len(part)
-        except (OSError, EOFError, zlib.error):
-            if not parts:
-                raise
-        return b"".join(parts)
-
-    def close(self) -> None:
-        """Close both streams."""
-        self._stream.close()
-        self._file.close()
-
-    def __enter__(self) -> _Bounded:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

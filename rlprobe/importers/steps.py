@@ -136,12 +136,12 @@ def choose(
         keys = ranked(dict.fromkeys(key for row in rows for key in row))
     still: str | None = None
     for key in keys:
-        found = [(row, step) for row in rows if (step := step_number(row.get(key))) is not None]
-        if not found or len(found) * 2 < len(rows):
+        numbers = [(row, step) for row in rows if (step := step_number(row.get(key))) is not None]
+        if not numbers or len(numbers) * 2 < len(rows):
             continue
-        if not table and _others_are_alike(rows, key, found[0][0]):
+        if not table and _others_are_alike(rows, key, numbers[0][0]):
             return still
-        if len(found) == 1 or any(step != found[0][1] for _, step in found):
+        if len(numbers) == 1 or any(step != numbers[0][1] for _, step in numbers):
             return key
         still = still or key
     return still

@@ -28,6 +28,7 @@ from rlprobe.errors import UsageError
 from rlprobe.importers.console.ending import REPORT_OF_LAUNCHER
 from rlprobe.integrations import autoattach
 from rlprobe.launcher import children, streams
+from rlprobe.launcher.messages import OutputMessages
 from rlprobe.launcher.output import Lines, OutputRows
 from rlprobe.recorder import failure, launch
 from rlprobe.recorder.recorder import Recorder
@@ -158,7 +159,8 @@ class Launcher:
         self._attached = False
         self._framework = ""
         self.rows = OutputRows(self._record_row, self._wants_rows)
-        self.lines = Lines(self.rows.see)
+        self.messages = OutputMessages(self._record_message, self._inside)
+        self.lines = Lines(self._see)
 
     def _environment(self, run_dir: Path) -> dict[str, str]:
         path = os.environ.get("PYTHONPATH")
@@ -193,6 +195,7 @@ class Launcher:
     def _finish(self, ending: Ending) -> None:
         tail = self.lines.finish()
         self.rows.finish()
+        self.messages.finish()
         self._say_what_is_recorded()
         self._record_end(ending, tail)
         say(f"recorded in {self._where()}")
@@ -206,6 +209,19 @@ class Launcher:
         return code
 
     # --- what the output tells -------------------------------------------------------------------
+
+    def _see(self, line: str) -> None:
+        self.rows.see(line)
+        self.messages.see(line, self.rows.step)
+
+    def _inside(self) -> bool:
+        """Whether a process of the command records itself."""
+        return self._attached or children.attached(self.status)
+
+    def _record_message(
+        self, kind: str, message: str, step: int | None, data: dict[str, Any]
+    ) -> None:
+        self.recorder.event(kind, message, step=step, **data)
 
     def _wants_rows(self) -> bool:
         """Whether nobody records from the inside."""

@@ -75,6 +75,7 @@ class OutputRows:
 
     Attributes:
         framework: the one whose keys the rows have had so far; `generic` until one is known.
+        step: that of the last row that was recorded.
     """
 
     def __init__(self, record: Record, wanted: Callable[[], bool]) -> None:
@@ -85,6 +86,7 @@ class OutputRows:
         self._steps = LiveSteps()
         self._keys: set[str] = set()
         self.framework = _UNKNOWN
+        self.step: int | None = None
 
     def see(self, line: str) -> None:
         """Look at one line."""
@@ -107,6 +109,7 @@ class OutputRows:
             metrics = {name: float(value) for name, (value, there) in named.items() if there}
             if metrics:
                 self._record(step, metrics)
+                self.step = step
 
     def _aliases(self, keys: Iterable[str]) -> naming.Aliases:
         """Those of the framework that all keys so far give away."""

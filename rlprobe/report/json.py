@@ -16,8 +16,9 @@ from rlprobe import numbers, schema
 from rlprobe._version import __version__
 from rlprobe.findings import Evidence, Finding, Incident, Restore, RunSummary, ScanReport
 from rlprobe.gate import GateVerdict, RunVerdict
+from rlprobe.nearest import nearest
 from rlprobe.report.reporter import Layout
-from rlprobe.values import Attempt
+from rlprobe.values import Attempt, Unread
 
 
 def reporter(layout: Layout) -> JsonReporter:
@@ -101,6 +102,7 @@ def document(report: ScanReport) -> dict[str, Any]:
         "path": report.path,
         "run": _run(report.run),
         "verdict": report.verdict,
+        "reason": report.reason,
         "findings": [_finding(finding) for finding in report.findings],
         "incidents": [_incident(incident) for incident in report.incidents],
         "coverage": [
@@ -108,6 +110,7 @@ def document(report: ScanReport) -> dict[str, Any]:
             for item in report.coverage
         ],
         "unmapped_metrics": list(report.unmapped_metrics),
+        "nearest_metrics": _nearest(report),
         "problems": [{"path": item.path, "message": item.message} for item in report.problems],
     }
 
@@ -125,7 +128,23 @@ def _run(run: RunSummary) -> dict[str, Any]:
         "source": run.source,
         "notes": list(run.notes),
         "health": run.health,
+        "unread": [_unread(item) for item in run.unread],
     }
+
+
+def _unread(item: Unread) -> dict[str, Any]:
+    return {
+        "thing": item.thing,
+        "count": item.count,
+        "of": item.of,
+        "examples": [{"number": number, "text": text} for number, text in item.examples],
+    }
+
+
+def _nearest(report: ScanReport) -> dict[str, str]:
+    """The metric that an unknown name is near to, where there is one."""
+    near = ((name, nearest(name, report.run.framework)) for name in report.unmapped_metrics)
+    return {name: metric for name, metric in near if metric}
 
 
 def attempt(item: Attempt) -> dict[str, Any]:

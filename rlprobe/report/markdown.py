@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rlprobe import numbers
 from rlprobe.findings import Incident, ScanReport, Severity
 from rlprobe.gate import GateVerdict
-from rlprobe.report import escape, verdict
+from rlprobe.report import account, escape, verdict
 from rlprobe.report.reporter import Layout
 
 _WORDS = {
@@ -49,9 +49,12 @@ def _section(report: ScanReport, *, quiet: bool) -> str:
     if quiet:
         return "\n".join(lines)
     lines += [_facts(report), ""]
+    if report.reason:
+        word = "Not judged" if report.verdict == "not_judged" else "Not judged as a whole"
+        lines += [f"{word}: {escape.markdown(report.reason)}.", ""]
     if report.incidents:
         lines += [*_table(report), ""]
-    lines += [*_details(report), *_coverage(report)]
+    lines += [*_details(report), *_coverage(report), *_account(report)]
     return "\n".join(lines)
 
 
@@ -106,6 +109,17 @@ def _detail(report: ScanReport, incident: Incident) -> list[str]:
         lines += [f"Restore: {escape.code(where)}", ""]
     lines += [f"{n}. {escape.markdown(text)}" for n, text in enumerate(root.remedies, start=1)]
     return [*lines, "", "</details>", ""]
+
+
+def _account(report: ScanReport) -> list[str]:
+    """How much of the log was understood."""
+    lines: list[str] = []
+    for said in (
+        account.unread(report.run.rows, report.run.unread, escape.code),
+        " ".join(account.unknown_names(report, escape.code)),
+    ):
+        lines += [said, ""] if said else []
+    return lines
 
 
 def _coverage(report: ScanReport) -> list[str]:

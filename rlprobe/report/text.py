@@ -9,7 +9,7 @@ from rich.text import Text
 from rlprobe import naming, numbers
 from rlprobe.findings import Coverage, Incident, RunSummary, ScanReport, Severity
 from rlprobe.gate import GateVerdict
-from rlprobe.report import escape, incident_text, verdict
+from rlprobe.report import account, escape, incident_text, verdict
 from rlprobe.report.lines import SEVERITY_STYLES, VERDICT_STYLES, flow, paint, plain, wrap
 from rlprobe.report.reporter import Layout
 
@@ -50,7 +50,8 @@ class TextReporter:
         lines += _rest(report, harmful[_FULL:])
         lines += _infos(report, width)
         lines += _resolved(report, width)
-        return [*lines, *gap, *_coverage(report, width), *_remarks(report, width)]
+        lines += [*gap, *_account(report, width), *_coverage(report, width)]
+        return [*lines, *_remarks(report, width)]
 
 
 def _gate(judged: GateVerdict, width: int) -> list[Text]:
@@ -118,7 +119,7 @@ def _verdict(report: ScanReport) -> Text:
 
 def _because(report: ScanReport) -> str:
     if report.verdict == "not_judged":
-        return _why_not(report)
+        return escape.line(report.reason)
     harmful = _harmful(report)
     if harmful:
         ended = ", ended the run" if any(incident.ended_run for incident in harmful) else ""
@@ -132,19 +133,6 @@ def _because(report: ScanReport) -> str:
 def _and_resolved(report: ScanReport) -> str:
     over = _over(report)
     return f", {numbers.plural(len(over), 'incident')} resolved by a later attempt" if over else ""
-
-
-def _why_not(report: ScanReport) -> str:
-    states = {item.state for item in report.coverage}
-    if report.run.rows == 0:
-        return "no metric rows"
-    if "inconclusive" in states:
-        facts = "; the others found nothing" if "clean" in states else ""
-        return f"too few rows for the statistical checks{facts}"
-    if "failed" in states:
-        failed = sum(item.state == "failed" for item in report.coverage)
-        return f"{numbers.plural(failed, 'check')} failed, and the others found nothing"
-    return "no metric that the catalogue checks was logged"
 
 
 def _wrapped(line: Text, width: int) -> list[Text]:
@@ -225,12 +213,19 @@ def _by_reason(items: Sequence[Coverage]) -> str:
     )
 
 
+def _account(report: ScanReport, width: int) -> list[Text]:
+    """How much of the log was understood, and what that does not let one say."""
+    sentences = [account.unread(report.run.rows, report.run.unread)]
+    if report.reason and report.verdict != "not_judged":
+        sentences.insert(0, f"Not judged as a whole: {escape.line(report.reason)}.")
+    lines = [line for said in sentences if said for line in wrap(said, width, rest="  ")]
+    return plain([*lines, *flow(account.unknown_names(report), width, gap=" ")])
+
+
 def _remarks(report: ScanReport, width: int) -> list[Text]:
     lines: list[str] = []
     if report.run.health:
         lines += wrap(f"Recorder: {escape.line(report.run.health)}.", width)
-    if report.unmapped_metrics and report.verdict == "not_judged":
-        lines += _unmapped(report.unmapped_metrics, width)
     problems = report.problems
     for problem in problems[:_PROBLEMS]:
         said = f"{escape.name(problem.path, 60)}: {escape.line(problem.message)}"
@@ -238,9 +233,3 @@ def _remarks(report: ScanReport, width: int) -> list[Text]:
     if len(problems) > _PROBLEMS:
         lines.append(f"  … and {len(problems) - _PROBLEMS} more problems")
     return plain(lines)
-
-
-def _unmapped(names: Sequence[str], width: int) -> list[str]:
-    shown = ", ".join(escape.name(name) for name in names[:6])
-    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-    return wrap(f"Names that no check knows: {shown}{more}.", width, rest="  ")

@@ -23,6 +23,7 @@ spikes      rows far above what is usual before and after them, and what lasts
 gradients   where gradients are not finite, and whether their update was skipped
 losses      what kind of loss a run logs, and why that is believed
 onsets      where a fall began
+collectives who is missing from a collective that timed out
 events      what several rules ask of a run's events
 wording     an episode in words
 
@@ -33,6 +34,7 @@ from rlprobe.numbers import factor
 from rlprobe.numbers import short as number
 from rlprobe.rule.breaks import Break, breaks_in, held_until, moments
 from rlprobe.rule.changes import Shift, leaps, level_moves, shifts
+from rlprobe.rule.collectives import Absence, absences
 from rlprobe.rule.drift import beginning, drift_onset, from_drift
 from rlprobe.rule.episodes import (
     Change,
@@ -72,6 +74,7 @@ __all__ = [
     "SINCE",
     "SKIPPING",
     "WHOLE",
+    "Absence",
     "BadGradients",
     "Best",
     "Break",
@@ -93,6 +96,7 @@ __all__ = [
     "Signal",
     "Spikes",
     "Stretch",
+    "absences",
     "after",
     "after_plateau",
     "all_steps",

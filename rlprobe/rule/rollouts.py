@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from rlprobe.values import Rollout
 
-PICKED = frozenset({"widest advantages", "equal rewards"})  # reasons to record a group
+# Reasons to record a group; the last two are those of rlprobe 0.1.0, which picked single rollouts.
+PICKED = frozenset({"widest advantages", "equal rewards", "top_k", "bottom_k"})
 
 
 def groups(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:

@@ -4,6 +4,7 @@ context       the run as detectors see it
 attempts      what of a run that was resumed is judged on its own, and what became of it
 engine        runs the catalogue and isolates what fails
 excerpts      what a reporter draws of a finding
+verdict       the word for a run, and why it is not said of the whole of it
 causal_order  which of two findings comes first, where their onsets alone do not tell
 incidents     links findings by cause, finds the checkpoint to restore, tells the story
 step_view     everything known about one step

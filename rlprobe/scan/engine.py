@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rlprobe import catalog
+from rlprobe import _visible, catalog
 from rlprobe.config import Config
 from rlprobe.detector import Detector
 from rlprobe.errors import EmptyRunError, Inconclusive
@@ -15,14 +15,15 @@ from rlprobe.findings import (
     Finding,
     RunSummary,
     ScanReport,
-    Severity,
-    Verdict,
 )
 from rlprobe.scan.attempts import Branch, Told, branches, remarks, told_once, with_attempts
 from rlprobe.scan.context import Context
 from rlprobe.scan.excerpts import with_excerpts
 from rlprobe.scan.incidents import incidents_of, linked_by_cause
+from rlprobe.scan.verdict import verdict
 from rlprobe.store.run import Run
+
+_QUOTED = 72  # characters of a line that is quoted
 
 
 @dataclass
@@ -41,7 +42,7 @@ def scan(run: Run, config: Config | None = None) -> ScanReport:
     config = config or Config()
     if not len(run.steps) and not len(run.ranks) and not run.events:
         raise EmptyRunError(
-            f"Couldn't judge '{run.info.path}': it holds no steps and no events",
+            f"Couldn't judge '{run.info.path}': it holds no steps and no events{_seen(run)}",
             hint="Was the run directory just created, or the log cut before its first row?",
         )
     detectors = catalog.load(config.detector_folders)
@@ -51,16 +52,26 @@ def scan(run: Run, config: Config | None = None) -> ScanReport:
     merged = told_once(attempts)
     findings = _pictured(merged, attempts)
     coverage = _coverage(judged, findings)
+    word, reason = verdict(run, findings, coverage, chosen)
     return ScanReport(
         path=run.info.path,
         run=_summary(run, attempts[0].context, remarks(attempts)),
-        verdict=_verdict(findings, coverage, chosen),
+        verdict=word,
         findings=findings,
         incidents=incidents_of(findings, merged.context_of),
         coverage=coverage,
         unmapped_metrics=run.info.unmapped,
         problems=run.problems,
+        reason=reason,
     )
+
+
+def _seen(run: Run) -> str:
+    """A piece of the log that looks like metrics, where there is one."""
+    for item in run.info.unread:
+        for number, text in item.examples[:1]:
+            return f'. Seen: {item.thing} {number:,}: "{_visible.start(text.strip(), _QUOTED)}"'
+    return ""
 
 
 def _judge_branch(
@@ -167,25 +178,6 @@ def _described(need: str) -> str:
     return f"{need} logged"
 
 
-def _verdict(
-    findings: tuple[Finding, ...],
-    coverage: Sequence[Coverage],
-    detectors: Mapping[str, type[Detector]],
-) -> Verdict:
-    left = (finding.severity for finding in findings if finding.resolved_by is None)
-    worst = max(left, default=None)
-    if worst is Severity.CRITICAL:
-        return "fail"
-    if worst is Severity.WARNING:
-        return "warn"
-    judged = any(
-        entry.state in {"clean", "fired"} and not detectors[entry.detector].facts_only
-        for entry in coverage
-    )
-    failed = any(entry.state == "failed" for entry in coverage)
-    return "pass" if judged and not failed else "not_judged"
-
-
 def _summary(run: Run, context: Context, notes: Sequence[str]) -> RunSummary:
     info = run.info
     has_rows = bool(len(context.steps))
@@ -202,4 +194,5 @@ def _summary(run: Run, context: Context, notes: Sequence[str]) -> RunSummary:
         ranks=len(set(ranks.tolist())) if len(ranks) < 10_000_000 else info.world_size,
         notes=(*info.notes, *notes),
         health=info.health,
+        unread=info.unread,
     )

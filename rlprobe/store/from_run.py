@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -27,8 +28,8 @@ _MOST_PROBLEMS = 20
 def write(run: Run, directory: Path) -> None:
     """Write a run as a recording, whole or not at all.
 
-    The manifest keeps the format it was read from and what was assumed while reading; what could
-    not be read joins these notes.
+    The manifest keeps the format it was read from, what was assumed while reading, and how much
+    that looks like metrics was not understood; what could not be read joins the notes.
 
     Raises:
         UsageError: the directory is not empty, or cannot be written.
@@ -83,6 +84,7 @@ def _facts(run: Run, info: RunInfo) -> dict[str, Any]:
         "world_size": info.world_size,
         "config": dict(info.settings),
         "notes": [*info.notes, *problems],
+        "unread": [dataclasses.asdict(item) for item in info.unread],
         "records_end": info.records_end,
     }
 

@@ -18,7 +18,7 @@ from rlprobe.errors import InputError
 from rlprobe.store import arrow, codec, layout, manifest, shards
 from rlprobe.store.frame import Frame, empty_frame
 from rlprobe.store.run import RunInfo
-from rlprobe.values import Attempt, BoolArray, Event, IntArray, Problem, Rollout
+from rlprobe.values import Attempt, BoolArray, Event, IntArray, Problem, Rollout, Unread
 
 _LONG = 200_000  # rows from which two threads read faster than one
 _KEPT_ROLLOUTS = 64_000_000  # bytes, about, of rollouts that were read and are kept
@@ -62,9 +62,15 @@ class Recording:
             attempts=self._attempts(),
             notes=tuple(str(note) for note in raw.get("notes", ())),
             health=_health_sentence(manifest.health(self.path)),
-            unmapped=tuple(name for name in self.steps.names if schema.metric(name) is None),
+            unmapped=self._unmapped(),
+            unread=_unread(raw.get("unread", ())),
             records_end=bool(raw.get("records_end", True)),
         )
+
+    def _unmapped(self) -> tuple[str, ...]:
+        counters = schema.step_keys().counters
+        names = (name for name in self.steps.names if name not in counters)
+        return tuple(name for name in names if schema.metric(name) is None)
 
     def _attempts(self) -> tuple[Attempt, ...]:
         return tuple(self._with_span(attempt) for attempt in manifest.attempts(self.path))
@@ -182,6 +188,22 @@ def _with_nulls(part: pa.Table | None, names: list[str], file: pq.ParquetFile) -
         return part.select(names)
     size = file.metadata.num_rows
     return pa.table({name: pa.nulls(size, pa.float64()) for name in names})
+
+
+def _unread(raw: Any) -> tuple[Unread, ...]:
+    """What the manifest says of the log that was imported; nothing where it is torn."""
+    try:
+        return tuple(
+            Unread(
+                str(item["thing"]),
+                int(item["count"]),
+                int(item["of"]),
+                tuple((int(number), str(text)) for number, text in item["examples"]),
+            )
+            for item in raw
+        )
+    except (TypeError, ValueError, KeyError, OverflowError):
+        return ()
 
 
 def _health_sentence(totals: Mapping[str, int]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rlprobe.store.frame import Frame
-from rlprobe.values import Attempt, Event, Problem, Rollout
+from rlprobe.values import Attempt, Event, Problem, Rollout, Unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class RunInfo:
         notes: assumptions made while reading.
         health: what the recorder lost, in words; empty when nothing or nothing is known.
         unmapped: metrics kept under their own names because the vocabulary has none for them.
+        unread: what looks like metrics in the log and was not understood, one entry per thing; a
+            count of 0 says that all of it was.
         records_end: whether the source would tell how the run ended (a recording does, a log may
             not).
     """
@@ -36,6 +38,7 @@ class RunInfo:
     notes: tuple[str, ...] = ()
     health: str = ""
     unmapped: tuple[str, ...] = ()
+    unread: tuple[Unread, ...] = ()
     records_end: bool = False
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from benchmarks import long_logs
+from rlprobe.importers import open_runs
 from rlprobe.importers.console import sieve
 from rlprobe.importers.console.sieve import Lines
 from rlprobe.importers.source import Source
 from rlprobe.store.run import Run
-from tests.importers.reading import log, only
+from tests.importers.reading import log
 
 NOISE = (
     "", "   ", "Loading checkpoint shards: done", "-" * 30, "=====", "| a | b |", "|---|---|",
@@ -37,6 +38,7 @@ def same_runs(a: Run, b: Run) -> None:
         np.testing.assert_array_equal(one.values, other.values)
     assert a.events == b.events
     assert a.info.notes == b.info.notes
+    assert a.info.unread == b.info.unread
 
 
 @pytest.mark.parametrize("kind", long_logs.CONSOLE)
@@ -54,10 +56,13 @@ def test_with_and_without(
     )
     path = log(tmp_path, "run.log", "\n".join(lines))
     monkeypatch.setattr(sieve, "WORTHWHILE_BYTES", 10**9)
-    slow = only(path)
+    slow = open_runs(path)
     monkeypatch.setattr(sieve, "WORTHWHILE_BYTES", 0)
     monkeypatch.setattr(sieve, "BLOCK_BYTES", 4096)
-    same_runs(only(path), slow)
+    fast = open_runs(path)
+    assert len(fast) == len(slow)
+    for one, other in zip(fast, slow, strict=True):
+        same_runs(one, other)
 
 
 def test_lines_that_cannot_matter_are_passed_over(
@@ -66,9 +71,8 @@ def test_lines_that_cannot_matter_are_passed_over(
     monkeypatch.setattr(sieve, "WORTHWHILE_BYTES", 0)
     text = "a b c\n" * 50 + "step 1 | loss: 0.5\r\n" + "some words\n" * 9 + "loss: 2\r\rloss: 3"
     lines = Lines.of(Source(log(tmp_path, "run.log", text)))
-    seen = [(lines.number, line) for line in lines.read(lambda: True)]
-    assert seen == [(51, "step 1 | loss: 0.5"), (61, "loss: 2"), (61, "loss: 3")]
-    assert lines.passed_over == 59
+    seen = [(lines.skipped, line) for line in lines.read(lambda: True)]
+    assert seen == [(50, "step 1 | loss: 0.5"), (9, "loss: 2"), (0, "loss: 3")]
 
 
 def test_the_last_lines_are_there_though_passed_over(
@@ -76,13 +80,7 @@ def test_the_last_lines_are_there_though_passed_over(
 ) -> None:
     monkeypatch.setattr(sieve, "WORTHWHILE_BYTES", 0)
     monkeypatch.setattr(sieve, "BLOCK_BYTES", 4096)
-    text = "old\nstep 1 | loss: 0.5\n" + "".join(f"line {number}\n" for number in range(3000))
-    lines = Lines.of(Source(log(tmp_path, "run.log", text)))
-    for _ in lines.read(lambda: True):
-        lines.mark()
-    assert lines.since_mark() == [f"line {number}" for number in range(2600, 3000)]
-    short = Lines.of_text(["old", "step 1 | loss: 0.5", "and", "on"])
-    for line in short.read(lambda: True):
-        if "loss" in line:
-            short.mark()
-    assert short.since_mark() == ["step 1 | loss: 0.5", "and", "on"]
+    text = "old\nand\nstep 1 | loss: 0.5\n" + "".join(f"line {n} of many\n" for n in range(3000))
+    lines = Lines.of(Source(log(tmp_path, "run.log", text.replace(" of", " of " + "words " * 20))))
+    assert [lines.passed() for _ in lines.read(lambda: True)] == [["old", "and"]]
+    assert [line[:9] for line in lines.passed()] == [f"line {n}" for n in range(2600, 3000)]

@@ -95,7 +95,7 @@ def test_checkpoints_beside_the_file_are_restore_points(tmp_path: Path) -> None:
         ("trainer_state.json", b'{"log_history": 3}', "no log_history"),
         ("trainer_state.json", b'{"log_history": []}', "no rows"),
         ("trainer_state.json", b'{"log_history":' + b"[" * 50_000, "as JSON"),
-        ("a.txt", b"hello", "no known log format"),
+        ("a.txt", b"hello", "no metrics in it"),
     ],
 )
 def test_bad_files_are_told(tmp_path: Path, name: str, content: bytes, message: str) -> None:

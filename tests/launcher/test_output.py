@@ -198,7 +198,7 @@ def test_hostile_output_costs_little_time_and_memory(line: bytes) -> None:
     lines.finish()
     assert time.perf_counter() - started < 10
     reader = output._reader
-    held = [len(reader.overflows), len(reader.lists._lists), len(reader.lists._backs)]
+    held = [len(reader.asides.alone), len(reader.lists._lists), len(reader.lists._backs)]
     held += [*map(len, reader.groups.values()), *map(len, reader.blocks._under.values())]
     held += [sum(map(len, reader.regular._values.values()))]
     assert max(held) <= 10_001

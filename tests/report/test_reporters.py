@@ -33,7 +33,7 @@ from rlprobe.scan.excerpts import with_excerpts
 from rlprobe.store.frame import frame_of
 from rlprobe.store.run import Run, RunInfo
 from rlprobe.store.table import TableRun
-from rlprobe.values import Attempt, Problem
+from rlprobe.values import Attempt, Problem, Unread
 
 Golden = Callable[[str, str], None]
 ONSET, LAST = 1428, 1440
@@ -179,7 +179,14 @@ def unjudged() -> ScanReport:
         Coverage("KL_BLOWUP", "not_checked", "no kl_mean logged"),
     )
     report = ScanReport(
-        "train.log", summary, "not_judged", (), (), coverage, unmapped_metrics=("my/odd metric",)
+        "train.log",
+        summary,
+        "not_judged",
+        (),
+        (),
+        coverage,
+        unmapped_metrics=("my/odd metric",),
+        reason="too few rows for the statistical checks; the others found nothing",
     )
     return _drawn(report, run)
 
@@ -212,7 +219,10 @@ def hostile() -> ScanReport:
         ended_run=True,
         story=evil,
     )
-    summary = RunSummary(evil, evil, evil, evil, 1, 25, 25, (), 0, notes=(evil,), health=evil)
+    unread = (Unread(evil, 3, 9, ((7, name),)),)
+    summary = RunSummary(
+        evil, evil, evil, evil, 1, 25, 25, (), 0, notes=(evil,), health=evil, unread=unread
+    )
     report = ScanReport(
         path=evil,
         run=summary,
@@ -222,6 +232,7 @@ def hostile() -> ScanReport:
         coverage=(Coverage("CUSTOM", "failed", evil),),
         unmapped_metrics=(name,),
         problems=(Problem(evil, evil),),
+        reason=evil,
     )
     return _drawn(report, run)
 

@@ -25,6 +25,7 @@ _HEADING = re.compile(
     r"(?:,\s?epoch=\d+)?(?: done)?\W*$",
     re.IGNORECASE,
 )
+_HEADED = ("heading", "coarse")
 _COARSE = frozenset({"epoch", "episode", "round"})
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _MOST_WORDS = 6  # of a heading
@@ -102,7 +103,8 @@ class Blocks:
             self._end()
             return False
         heading = heading_in(text)
-        if heading is not None:
+        # A counter below the metrics of its block is no heading, unless others are.
+        if heading is not None and (not self._block.metrics or self._where in _HEADED):
             self._heading, step, where = heading
             self._moved(step, where)
             return True

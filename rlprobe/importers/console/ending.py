@@ -22,6 +22,9 @@ _TRACEBACK = "Traceback (most recent call last)"
 _EXCEPTION = re.compile(
     r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b(?:\(\w+\))?(?::|\s*$)"
 )
+_STOPPED = re.compile(
+    r"\*\*\* STEP .{1,160}CANCELLED AT \S{1,40} \*\*\*|task[s ].{1,80}: Terminated"
+)
 _FRAME = re.compile(r'\bFile "([^"]*)"')
 _PRINTED = re.compile(r"<|/tmp/|/dev/shm/")  # programs that the policy wrote, run by its reward
 _AFTERMATH = re.compile(
@@ -47,18 +50,24 @@ class LastWords:
         """The run has gone on."""
         self._lines.clear()
 
-    def event(self, step: int) -> Event | None:
+    def event(self, step: int | None, *, followed: bool = False) -> Event | None:
         """The `crash` or `halted` event that they tell of; None where they tell of no end.
 
         Told are an exception that nobody caught, running out of memory, a collective that timed
         out, a signal, and a job that its scheduler ended; all only where little else follows.
+
+        Args:
+            followed: whether the run was launched again, so that what follows is of another launch.
         """
         lines = [_clean(line) for line in self._lines]
         spoken = [line for line in lines if line.strip()]
-        start = None if spoken and spoken[-1] in _DOCUMENT else _failure_at(lines)
+        most = len(lines) if followed else _PLAIN
+        start = None if spoken and spoken[-1] in _DOCUMENT else _failure_at(lines, most)
         if start is None:
             return None
         own = [line for line in lines[start:] if not REPORT_OF_LAUNCHER.search(line)]
+        if any(_EXCEPTION.match(line) for line in own):  # what died first ended the others
+            own = [line for line in own if not _STOPPED.search(line)]
         data: dict[str, Any] = {"tail": [line[:_QUOTED] for line in spoken[-_SHOWN:]]}
         known = schema.classify_failure(own)
         line = next((line for line in own[::-1] if line.strip()), spoken[-1])
@@ -77,8 +86,8 @@ def _clean(line: str) -> str:
     return _UNPRINTABLE.sub(" ", RANK.sub("", RAY.sub("", text))).rstrip()
 
 
-def _failure_at(lines: Sequence[str]) -> int | None:
-    """The line at which the failure that ended the output begins."""
+def _failure_at(lines: Sequence[str], most: int) -> int | None:
+    """The line at which the failure begins after which at most so many lines of text follow."""
     begins: list[int] = []
     ends: list[int] = []
     printed: set[int] = set()
@@ -100,7 +109,7 @@ def _failure_at(lines: Sequence[str]) -> int | None:
     ends += named[:1]
     after = lines[max(ends) + 1 :] if ends else []
     plain = sum(not _AFTERMATH.match(line) for line in after)
-    return min(begins) if begins and plain <= _PLAIN else None
+    return min(begins) if begins and plain <= most else None
 
 
 def _raised(lines: Sequence[str], traceback: int) -> int:

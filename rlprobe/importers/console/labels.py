@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rlprobe.importers.console import line as console_line
-from rlprobe.importers.console.pairs import NUMBER, left_of, metrics_of, pairs_in, value_of
+from rlprobe.importers.console.pairs import NUMBER, Pair, left_of, metrics_of, pairs_in, value_of
 from rlprobe.importers.numbers import spelled
 
 Kind = Literal["labels", "section", "rule", "inner rule", "text"]
@@ -157,7 +157,7 @@ def _several(text: str) -> Labelled | None:
         text = text[redrawn.end() :]
     group = _GROUP.match(text)
     prefix, inside = (f"{group['group']}/", text[group.end() :]) if group else ("", text)
-    pairs = pairs_in(inside)
+    pairs = [pair for pair in pairs_in(inside) if _is_named(pair)]
     words = len(_WORD.findall(left_of(inside, pairs)))
     if not pairs or words > (_MOST_WORDS if len(pairs) == 1 else len(pairs) + 1):
         return None
@@ -170,6 +170,16 @@ def _several(text: str) -> Labelled | None:
     for key, value in metrics_of(measured).items():
         found.metrics[prefix + console_line.shortened(key)] = value
     return found
+
+
+def _is_named(pair: Pair) -> bool:
+    """Whether words before a number are a name: with a sign between, or as names are spelled."""
+    return (
+        not pair.blank
+        or "/" in pair.key
+        or "_" in pair.key
+        or console_line.is_measurement(console_line.shortened(pair.key))
+    )
 
 
 def _yaml(text: str) -> Labelled | None:

@@ -64,7 +64,9 @@ _LEADING = re.compile(r"\[?(\d{1,15})\]?:?\s+(?=[A-Za-z_])")
 _CONTEXT = re.compile(
     r"(?:^|\W)(?:global[ _])?step:?\s+(\d+)\s*\]?\s*:?\s*$|\[Global Step: (\d+)\]", re.I
 )
-_SLASHED = re.compile(r"(?<=\d)/(?=[a-z_]{1,40}=)")  # `epoch=0/micro_step=10/global_step=10`
+_SLASHED = re.compile(
+    r"(?<==\d)(\d{0,15})/(?=[a-z_]{1,40}=)"
+)  # `epoch=0/micro_step=10/global_step=10`
 _PREFIXES = frozenset({"info", "debug", "warning", "train", "training", "root", "metrics", "and"})
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _LONGEST_WORD = 300
@@ -243,7 +245,7 @@ def _plain(
     if "{" in text or max(map(len, parts), default=0) > _LONGEST_WORD:
         return None
     # Endless blanks and words would make the patterns slow.
-    text = _SLASHED.sub(", ", " ".join(parts).replace("**", ""))
+    text = _SLASHED.sub(r"\1, ", " ".join(parts).replace("**", ""))
     if _HELD_OUT.search(text):
         row = metrics_of(pairs_in(text))
         return {f"eval/{shortened(key)}": value for key, value in row.items()}

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from rlprobe import schema
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers.console.ending import LastWords
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.sieve import Lines
-from rlprobe.importers.console.steps import SettledSteps
+from rlprobe.importers.console.trainings import Mark, Trainings
 from rlprobe.importers.importer import Importer, Reading
-from rlprobe.importers.rows import RowTable
 from rlprobe.importers.source import Source
 
 
@@ -60,26 +56,38 @@ class Console(Importer):
         return readings_of(source, Lines.of(source))
 
 
-def readings_of(source: Source, output: Lines | Iterable[str]) -> list[Reading]:
+def readings_of(source: Source, output: Lines | Iterable[str | Mark]) -> list[Reading]:
     """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
-    lines = output if isinstance(output, Lines) else Lines.of_text(output)
-    reader, table, steps, last_words = Reader(), RowTable(), SettledSteps(), LastWords()
-    for line in lines.read(lambda: reader.idle):
+    reader, trainings = Reader(), Trainings()
+    lines = output if isinstance(output, Lines) else None
+    given = output if not isinstance(output, Lines) else output.read(lambda: reader.idle)
+    for line in given:
+        if isinstance(line, Mark):
+            trainings.add(reader.pause())
+            trainings.mark(line)
+            continue
+        passed = () if lines is None else lines.passed()
+        reader.lines += 0 if lines is None else lines.skipped
+        if trainings.tells(line):
+            trainings.add(reader.pause())
+            trainings.hear(line)
         before = reader.progress
-        for row in reader.feed(line):
-            table.add(0, row.metrics)
-            steps.add(row)
+        rows = reader.feed(line)
+        for text in passed:
+            trainings.say(text)
         if reader.progress != before:
-            lines.mark()
-    for row in reader.finish():
-        table.add(0, row.metrics)
-        steps.add(row)
-    if not len(table):
+            trainings.move()
+        if rows:
+            trainings.add(rows)
+        trainings.say(line)
+        for message in reader.said:
+            trainings.add(reader.pause())
+            trainings.tell(message)
+    for text in () if lines is None else lines.passed():
+        trainings.say(text)
+    trainings.add(reader.pause())
+    trainings.add_late(reader.finish())
+    readings = trainings.readings([reader.note] if reader.note else [])
+    if not readings:
         raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
-    numbers, notes = steps.settled()
-    table.set_steps(np.array(numbers, dtype=np.int64))
-    notes += [reader.note] if reader.note else []
-    for line in lines.since_mark():
-        last_words.add(line)
-    ending = last_words.event(numbers[-1])
-    return [Reading(table, notes=notes, events=() if ending is None else (ending,))]
+    return readings

@@ -16,20 +16,31 @@ from rlprobe.importers.console.account import looks_like_metrics
 from rlprobe.importers.console.blocks import heading_in
 from rlprobe.importers.console.labels import Kind, Labelled
 from rlprobe.importers.console.lists import Lists
+from rlprobe.importers.console.messages import messages
 from rlprobe.importers.console.prefixes import bare
 from rlprobe.importers.console.shapes import Meaning, Shapes
 from rlprobe.importers.console.table import Tables
+from rlprobe.importers.console.wrapped import Wrapped, may_be_broken
 
 Row = dict[str, float]
-# Bars, warnings and headings of evaluations: what follows them or came before counts too.
-_WITH_OTHERS = ("%|", "verflow", "OVERFLOW", "skipped=", "valuat", "not finite", "Bad grad_norm")
+# Bars and headings of evaluations: what follows them or came before counts too.
+_WITH_OTHERS = ("%|", "skipped=", "valuat")
+_MOST_PAIRS = 10_000  # of shapes of lines that follow each other
+_SURE = 3  # times that it was seen that one does not go on in the other
 
 
 @dataclass(frozen=True, slots=True)
 class RowHead:
-    """A row, printed by this rank."""
+    """A row, printed by this rank.
+
+    Attributes:
+        broken: whether the line may lack its end.
+        prefixed: whether something stood before it that lines begin with.
+    """
 
     rank: int | None
+    broken: bool
+    prefixed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +48,13 @@ class PartHead:
     """A part of a block, or a line of text.
 
     Attributes:
+        broken, prefixed: as of a row.
         metrics: whether it looks like metrics.
     """
 
     rank: int | None
+    broken: bool
+    prefixed: bool
     kind: Kind = "inner rule"
     section: str = ""
     indent: int = -1
@@ -59,6 +73,17 @@ class PartHead:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A line with its meaning; shape: what lines have that differ in their numbers."""
+
+    segment: str
+    number: int
+    head: RowHead | PartHead
+    numbers: dict[Any, float]
+    shape: object
+
+
 class Meanings:
     """Tells the meaning of lines; quick where they repeat.
 
@@ -69,7 +94,30 @@ class Meanings:
     def __init__(self, step_key: str | None = None) -> None:
         self._step_key = step_key
         self._tables = Tables()
-        self.of = Shapes(self.looked_up).parse
+        self._shapes = Shapes(self.looked_up)
+        self._apart: dict[tuple[object, object], int] = {}
+
+    def of(self, segment: str, number: int) -> Known | None:
+        """The meaning of a line; None if it takes the lines around it to tell."""
+        meaning = self._shapes.parse(segment)
+        if meaning is None:
+            return None
+        head, numbers = meaning
+        assert isinstance(head, RowHead | PartHead)  # noqa: S101 - what `looked_up` gives
+        return Known(segment, number, head, numbers, self._shapes.latest)
+
+    def parted(self, first: Known, second: Known, wrapped: Wrapped) -> bool:
+        """Whether a line that is not full does not go on in the next."""
+        key = (first.shape, second.shape)
+        seen = self._apart.get(key, 0) if None not in key else 0
+        if seen >= _SURE:
+            return True
+        parted = wrapped.parted(bare(first.segment), bare(second.segment))
+        if None not in key:
+            if len(self._apart) >= _MOST_PAIRS:
+                self._apart.clear()
+            self._apart[key] = seen + 1 if parted else -(10**9)
+        return parted
 
     def looked_up(self, segment: str) -> Meaning | None:
         """The meaning of a line; None if it takes the lines around it to tell."""
@@ -77,16 +125,21 @@ class Meanings:
         text = line.text
         if any(needle in text for needle in _WITH_OTHERS):
             return None
+        if messages().see(text, line.rank) is not None:
+            return None
+        broken = may_be_broken(text)
         if not text.strip():
-            return PartHead(line.rank), {}
+            return PartHead(line.rank, broken, line.prefixed), {}
         row = self._row(text)
         if row is not None and console_line.measures(row):
-            return RowHead(line.rank), dict(row.items())
+            return RowHead(line.rank, broken, line.prefixed), dict(row.items())
         if "{" in text or (row and "step" in row) or self._is_other(text):
             return None
         found = labels.labelled(text)
         head = PartHead(
             line.rank,
+            broken,
+            line.prefixed,
             found.kind,
             found.section,
             found.indent,

@@ -25,7 +25,7 @@ _KEY = r"[A-Za-z_][\w./@%-]{0,79}(?:\([\w/%]{0,20}\))?"
 # Every repetition is bounded and a name starts at a word's start: no line takes long.
 PLAIN = re.compile(
     rf"(?<![\w./@%-])(?P<key>{_KEY}(?: [A-Za-z][\w./@%()-]{{0,39}}){{0,4}}?)"
-    rf"(?:\s{{0,20}}(?:=>|[:=#])\s{{0,20}}|\s{{1,20}})(?P<list>\[\s{{0,9}})?"
+    rf"(?:\s{{0,20}}(?P<sign>=>|[:=#])\s{{0,20}}|\s{{1,20}})(?P<list>\[\s{{0,9}})?"
     rf"(?P<value>{_VALUE})(?:\s{{0,9}}/\s{{0,9}}(?P<of>\d+)(?![\w.])"
     rf"|\s?(?:±|\+/?-)\s?(?P<spread>{NUMBER})(?![\w.]))?"
     rf"(?P<unit>{_UNIT})(?(list)(?:,\s?(?P=value)){{0,63}}\s?\])(?=$|[\s,|;()\]│]|[.:](?:\s|$))(?:\s?\([^()]{{0,24}}\))?",
@@ -34,6 +34,7 @@ PLAIN = re.compile(
 _ITEM = re.compile(
     rf"(?P<key>\S.*?)\s*[:=]\s*(?P<value>{_VALUE})\s*(?P<unit>[A-Za-z%/]*)\s*", re.IGNORECASE
 )
+_SOURCE_FILES = (".py", ".cpp", ".cc", ".cu")  # `train.py:143` is a place
 _SCALE = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "%": 1e-2}
 
 
@@ -44,6 +45,7 @@ class Pair:
     Attributes:
         of: the total of a counter: 500 in `step 12/500`.
         spread: what stands behind `±`.
+        blank: whether nothing but blanks stands between them: `loss 0.5`.
         start, end: where it stands in the text.
     """
 
@@ -51,6 +53,7 @@ class Pair:
     value: float
     of: float | None
     spread: float | None
+    blank: bool
     start: int
     end: int
 
@@ -60,7 +63,7 @@ def pairs_in(text: str) -> list[Pair]:
     pairs = []
     for match in PLAIN.finditer(text):
         value = value_of(match["value"], match["unit"])
-        if value is not None:
+        if value is not None and not match["key"].endswith(_SOURCE_FILES):
             of, spread = match["of"], match["spread"]
             pairs.append(
                 Pair(
@@ -68,6 +71,7 @@ def pairs_in(text: str) -> list[Pair]:
                     value,
                     None if of is None else float(of),
                     None if spread is None else value_of(spread, match["unit"]),
+                    match["sign"] is None,
                     match.start(),
                     match.end(),
                 )

@@ -15,7 +15,7 @@ _BEFORE = re.compile(
         (?P<mail>>)
       | \(\w[\w.:]{0,80}(?:[ ]pid=\d+)?(?:,[ ]ip=[\d.]+)?(?:,[ ]\w+=[\w.]+){0,3}\)(?=\s)
       | \[?(?:rank|default|rank:[ ]?)[ ]?(?P<rank>\d{1,6})\]?:?(?=\s|\[|$)
-      | (?P<label>\d{1,6}):[ ](?=[{\[(])
+      | (?P<label>\d{1,6}):[ ](?=[{\[(|│<>]|[-=─━]{3}|\s*$|(?:global.)?(?:step|iter|epoch)|INFO)
       | [\[(]?\d{4}[-/.]\d\d[-/.]\d\d(?:[T ,][ ]?\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?
             (?:[ ]?Z|[ ]?[+-]\d\d:?\d\d)?)?[\])]?,?
       | [\[(]?\d\d-\d\d[ ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?
@@ -24,7 +24,7 @@ _BEFORE = re.compile(
       | \[[\w./-]{1,120}\.(?:py|cpp|cc|cu):\d+(?::\w+)?\]
       | [\w./-]{1,120}\.py:\d+(?::\w+)?\]?(?=\s|:)
       | \[(?:deepspeed|titan|megatron)\]
-    )(?:\s*[|:>-](?=\s))?""",
+    )(?:\s*(?:[|:-]|>{1,3})(?=\s))?""",
     re.VERBOSE | re.IGNORECASE,
 )
 _STARTS = frozenset(">([0123456789")
@@ -37,21 +37,25 @@ class Line:
     Attributes:
         rank: the rank that printed it, where its prefix tells.
         prefixed: whether anything stood before it.
+        cut: whether its end is missing.
+        number: of the line in the log, from 1.
     """
 
     text: str
     rank: int | None = None
     prefixed: bool = False
+    cut: bool = False
+    number: int = 0
 
 
-def bare(segment: str) -> Line:
+def bare(segment: str, number: int = 0) -> Line:
     """A line without colours and prefixes; the blanks before and after it stay."""
     text = ANSI.sub("", segment) if "\x1b" in segment else segment
     if text.startswith('{"log":'):
         text = _output_in(text)
     start = text.lstrip()
     if not start or not (start[0] in _STARTS or start[:1].isalpha()):
-        return Line(text)
+        return Line(text, number=number)
     rank: int | None = None
     position = 0
     for _ in range(_MOST):
@@ -61,7 +65,7 @@ def bare(segment: str) -> Line:
         position = match.end()
         if found := match["rank"] or match["label"]:
             rank = int(found)
-    return Line(text[position:], rank, position > 0) if position else Line(text)
+    return Line(text[position:], rank, position > 0, number=number)
 
 
 def _output_in(text: str) -> str:

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable
-from typing import Any
 
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.account import Account, looks_like_metrics
+from rlprobe.importers.console.asides import Asides
 from rlprobe.importers.console.bars import without_bars
 from rlprobe.importers.console.blocks import Blocks, Group
 from rlprobe.importers.console.lists import Lists
-from rlprobe.importers.console.meaning import Meanings, PartHead, RowHead
+from rlprobe.importers.console.meaning import Known, Meanings, RowHead
+from rlprobe.importers.console.messages import Message, messages
 from rlprobe.importers.console.pairs import plain_pairs
-from rlprobe.importers.console.prefixes import bare
+from rlprobe.importers.console.prefixes import Line, bare
 from rlprobe.importers.console.regular import Regular
 from rlprobe.importers.console.steps import Bar, ConsoleRow, Row
 from rlprobe.importers.console.table import Tables
-from rlprobe.importers.numbers import spelled
+from rlprobe.importers.console.wrapped import Wrapped
 
 _LONGEST_DICT = 65_536
 _MOST_STEPS = 10_000  # of which it is remembered which rank printed them
 _MOST_HELD = 200_000
 _OPENS = re.compile(r"\{\s*(?:['\"]|$)")
-_OVERFLOW = re.compile(
-    r"OVERFLOW!.*?Skipping step.*?[Rr]educing to ([\d.e+]+)"
-    r"|Overflow detected\. Skipping step.*?reducing to ([\d.e+]+)"
-)
-_NOT_FINITE = re.compile(
-    r"grad_norm is not finite: ([-+]?\w+)|Bad grad_norm detected \(grad_norm=([-+]?\w+)\)"
-)
 _DEEPSPEED = re.compile(r"\bstep=(\d+), skipped=(\d+), lr=\[([-+.\deE]+)")
 _EVALUATING = re.compile(r"\*{3,} ?Evaluating\b", re.IGNORECASE)
 _BETTER = re.compile(r"\s?\((?:higher|lower) is better\)\s?")
@@ -60,9 +53,12 @@ class Reader:
         self.count = 0  # rows given so far
         self.steps = 0  # of these, how many had another step than the one before
         self.latest: int | None = None  # the step of the last one
-        self.number = 0  # of the line
+        self.lines = 0  # of the log, so far
+        self.number = 0  # of the line that is read
+        self.wrapped = Wrapped()
         self.step_key = step_key
         self.meanings = Meanings(step_key)
+        self.known: Known | None = None  # a line that may lack its end
         self.tables = Tables()
         self.bar: Bar | None = None
         self.bar_here = False  # whether it stands in this line
@@ -73,10 +69,10 @@ class Reader:
         self.context: int | None = None
         self.waiting: ConsoleRow | None = None
         self.last: Row = {}
-        self.warned: Row = {}  # from warnings since the last row
         self.most = most
-        self.overflows: list[Row] = []  # warned of before any row: all there is, perhaps
-        self.overflowed = False
+        self.asides = Asides(most)
+        self.messages = messages()
+        self.said: list[Message] = []  # in what was fed last
         self.measured = 0  # rows that are no evaluation
         self.unstepped = False  # whether some row told no step
         self.names: set[str] = set()  # of the rows that told their step
@@ -89,17 +85,47 @@ class Reader:
 
     def feed(self, segment: str) -> list[ConsoleRow]:
         """The rows that are whole with one more line, or what stands between carriage returns."""
-        self.number += 1
-        if not self._waits():
-            meaning = self.meanings.of(segment)
-            if meaning is not None:
-                self._mean(*meaning, segment)
-                return self._given()
-        line = bare(segment)
-        self.rank = line.rank
+        self.lines += 1
+        self.said = []
+        known = None if self._waits() else self.meanings.of(segment, self.lines)
+        if known is None or not self._goes_on(known):
+            self._release()
+            for line in self.wrapped.feed(bare(segment, self.lines), len(segment)):
+                self._take(line)
+        return self._given()
+
+    def _goes_on(self, known: Known) -> bool:
+        """A line that means the same whatever came before it; False where it may be a piece."""
+        if self.wrapped.holds or not self._parted(known):
+            return False
+        if self.known is not None:
+            self._mean(self.known)
+        self.known = known if known.head.broken else None
+        if self.known is None:
+            self._mean(known)
+        return True
+
+    def _parted(self, known: Known) -> bool:
+        """Whether the line before, which may lack its end, does not go on in this one."""
+        first = self.known
+        if first is None:
+            return True
+        if self.wrapped.is_full(len(first.segment)):
+            return False
+        return known.head.prefixed or self.meanings.parted(first, known, self.wrapped)
+
+    def _release(self) -> None:
+        """Leave the line that may lack its end to those who look at it together with the next."""
+        if self.known is not None:
+            known, self.known = self.known, None
+            self.wrapped.hold(bare(known.segment, known.number), len(known.segment))
+
+    def _take(self, line: Line) -> None:
+        self.rank, self.number = line.rank, line.number
+        if line.cut:
+            self.account.miss(line.number, line.text)
         if not (self.open and self._continue(line.text)):
             self._line(line.text)
-        return self._given()
 
     @property
     def progress(self) -> tuple[int, int, int]:
@@ -109,33 +135,43 @@ class Reader:
     @property
     def idle(self) -> bool:
         """Whether no line is waited for: then one without a metric or a known word is nothing."""
-        return bool(self.measured) and not (self._waits() or self.blocks.open)
+        return bool(
+            self.measured
+            and self.known is None
+            and not (self._waits() or self.wrapped.holds or self.blocks.open)
+        )
 
     def _waits(self) -> bool:
         """Whether the next line may belong to what the last ones began."""
         return bool(self.open or self.evaluating) or self.tables.open
 
-    def _mean(self, head: Hashable, numbers: dict[Any, float], segment: str) -> None:
-        """A line that means the same whatever came before it."""
+    def _mean(self, known: Known) -> None:
+        """What a line says that means the same whatever came before it."""
         self.bar_here = False
-        if isinstance(head, RowHead):
-            self.rank = head.rank
-            self._row(numbers)
-        elif isinstance(head, PartHead):
-            self.rank = head.rank
-            if not self.blocks.take(head.labelled(numbers)) and head.metrics:
-                self.account.miss(self.number, bare(segment).text)
-            self._settle()
+        self.rank, self.number = known.head.rank, known.number
+        if isinstance(known.head, RowHead):
+            self._row(known.numbers)
+        elif not self.blocks.take(known.head.labelled(known.numbers)) and known.head.metrics:
+            self.account.miss(self.number, bare(known.segment).text)
+        self._settle()
+
+    def pause(self) -> list[ConsoleRow]:
+        """The rows that are whole because something else begins: another training, a cell."""
+        self._flush()
+        return self._given()
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
+        self._release()
+        for line in self.wrapped.finish():
+            self._take(line)
         self._flush()
         self.blocks.finish()
         self._settle()
         if not self.measured:
             self.note = self._fall_back()
-        elif self.warned and self.context is not None:
-            self._give(ConsoleRow(self.context, self.warned))
+        elif self.asides and self.context is not None:
+            self._give(ConsoleRow(self.context, self.asides.rest()))
         elif not self.unstepped:
             self._late_groups()
             for step, row in self.regular.rows(self.steps):
@@ -158,9 +194,14 @@ class Reader:
 
     def _line(self, text: str) -> None:
         self.bar_here = False
+        whole = text
         if "%|" in text:
             text = self._bars(text)
-        if not text.strip() or self._warning(text):
+        message = self.messages.see(whole, self.rank)
+        if message is not None:
+            self._tell(message)
+            return
+        if not text.strip():
             return
         if "{" in text:
             self._dicts(text)
@@ -176,7 +217,8 @@ class Reader:
         if row and "step" in row:
             step = console_line.step_of(row)
             row = {key: value for key, value in row.items() if key != "step"}
-            if not all(map(console_line.counts, row)):
+            signs = sum(map(text.count, ":=|"))
+            if signs >= len(row) and not all(map(console_line.counts, row)):
                 self.regular.add(step, row, ())
         for table_row in self.tables.feed(text):
             if console_line.measures(table_row):
@@ -244,30 +286,16 @@ class Reader:
             if row and console_line.measures(row):
                 self._row(row)
 
-    def _warning(self, text: str) -> bool:
-        """What a framework says about a step that it skipped."""
-        if "verflow" in text or "OVERFLOW" in text:
-            match = _OVERFLOW.search(text)
-            if match:
-                self._warn({"loss_scale": float(match[1] or match[2]), "update_skipped": 1.0})
-                return True
-        if "grad_norm" in text:
-            match = _NOT_FINITE.search(text)
-            value = spelled(match[1] or match[2]) if match else None
-            if value is not None:
-                self.warned["grad_norm"] = value
-                return True
-        return False
-
-    def _warn(self, warning: Row) -> None:
-        self._flush()
-        self.overflowed = True
-        if self.bar is not None:
-            self._explicit(self.bar.at, warning)
-        else:
-            self.warned |= warning
-            if not self.measured and len(self.overflows) < self.most:
-                self.overflows.append(warning)
+    def _tell(self, message: Message) -> None:
+        """What a framework says beside its rows."""
+        self.said.append(message)
+        if message.known.rows == "bar":
+            self._flush()
+            if self.bar is not None:
+                self.asides.overflowed |= "update_skipped" in message.metrics
+                self._explicit(self.bar.at, dict(message.metrics))
+                return
+        self.asides.add(message, rows=bool(self.measured))
 
     def _deepspeed(self, text: str) -> bool:
         match = _DEEPSPEED.search(text) if "skipped=" in text else None
@@ -305,11 +333,8 @@ class Reader:
         self._settle()
 
     def _warned(self, row: Row) -> Row:
-        warned = {key: value for key, value in self.warned.items() if key not in row}
-        self.warned = {}
         self.measured += 1
-        # Where overflows are printed, a row without one had none.
-        return {"update_skipped": 0.0, **warned} if self.overflowed else warned
+        return self.asides.take(row)
 
     def _implicit(self, row: Row) -> None:
         if self.context is not None:
@@ -416,15 +441,15 @@ class Reader:
 
     def _fall_back(self) -> str:
         """No row of metrics at all: blocks under headings, or the warnings alone."""
-        warned, self.warned = self.warned, {}
+        warned, alone = self.asides.rest(), self.asides.alone
         if warned and self.context is not None:
             self._explicit(self.context, warned)
             return ""
-        for row in self.overflows:
-            self._implicit(row)
-            self._flush()
-        if self.overflows:
-            return ""
+        if alone and not (self.groups["heading"] or self.groups["coarse"]):
+            for row in alone:
+                self._implicit(row)
+                self._flush()
+            return "no rows of metrics: only numbers in messages of the framework"
         rows, note = self._held()
         for step, row in rows:
             self._block_row(step, row)

@@ -94,15 +94,20 @@ class Shapes:
 
     Args:
         parser: a function of the line alone.
+
+    Attributes:
+        latest: stands for the shape of the last line; None if it was not learnt.
     """
 
     def __init__(self, parser: Parser) -> None:
+        self.latest: object = None
         self._parser = parser
         self._first: list[_Template] = []
         self._known: dict[str, _Shape] = {}
 
     def parse(self, text: str) -> Meaning | None:
         """What the parser says of the line."""
+        self.latest = None
         for place, template in enumerate(self._first):
             match = template.match(text)
             if match is not None:
@@ -145,6 +150,7 @@ class Shapes:
             if not _same(meaning, said):
                 self._give_up(template)
             return said
+        self.latest = template.match
         return meaning
 
     def _forget(self) -> None:

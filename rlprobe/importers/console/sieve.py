@@ -8,6 +8,7 @@ time, and the pattern must let through whatever the reader would take note of.
 
 from __future__ import annotations
 
+import functools
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,13 +16,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from rlprobe import schema
 from rlprobe.importers.source import BLOCK_BYTES, Source
 from rlprobe.values import IntArray
 
 LONGEST_SEGMENT = 256 * 1024
 WORTHWHILE_BYTES = 3 * 1024 * 1024  # below that, loading pyarrow costs more than it saves
 _ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\r\n]*\x07")
-_KEPT = 400  # lines before the present one that can be had again
+_KEPT = 400  # lines that were passed over and can be had again
 # What a line may hold that needs no number beside a name to matter (RE2, over bytes; one DFA each).
 _STRUCTURE = r"[{}|\t]|\xe2\x94[\x82\x83]|<t|</t|valuat|verflow"
 _NOT_FINITE = r"(?:nan|inf|inity)(?:[^A-Za-z]|$)"
@@ -30,6 +32,11 @@ _HEAD = r"^.{0,24}(?:step|iter|itr|epoch|episode|update|batch|round|Result for )
 _WITH_NUMBER = (
     r"step|iter|itr|epoch|episode|update|rollout|batch|round|reward|grad_norm|tensor\(|[0-9.]\s?\("
     r"|[0-9]\.?\s{0,9}[A-Za-z%/]{0,12}[^A-Za-z0-9]*$"
+)
+# What tells of a training, and not of a step.
+_SIGNS = (
+    r"(?:train_runtime|TrainOutput\(|Num examples|Num Epochs|Total optimization steps|Total steps"
+    r"|Logging to |Running [tTeEpP]|Continuing training|esum|Traceback|Error)"
 )
 # A name has up to five words, a number a unit; so many more may stand in a line of pairs.
 _WORDS_OF_PAIR, _WORDS_BESIDE = 7, 4
@@ -44,17 +51,16 @@ class Lines:
         blocks: whole lines, many at once.
 
     Attributes:
-        passed_over: lines that were not given.
+        skipped: how many lines were passed over before the one that was given last.
     """
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
-        self.passed_over = 0
+        self.skipped = 0
         self._blocks = blocks
         self._block = _Block(b"")
-        self._at = -1  # the line of the block that was given last
-        self._marked = 0  # the line of the block from which on lines are kept
-        self._kept: list[str] = []  # those of the blocks before
-        self._lines_before = 0
+        self._at = 0  # the line of the block that was given last, or its end
+        self._kept: list[str] = []  # of the lines passed over, those of the blocks before
+        self._beyond = 0  # how many lines of this block were passed over before that one
 
     @classmethod
     def of(cls, source: Source) -> Self:
@@ -63,48 +69,44 @@ class Lines:
 
     @classmethod
     def of_text(cls, lines: Iterable[str]) -> Self:
-        """Lines from elsewhere, such as those of a notebook."""
+        """Lines from elsewhere."""
         return cls(_joined(lines))
-
-    @property
-    def number(self) -> int:
-        """The number of the line that was given last, from 1."""
-        return self._lines_before + self._block.newlines_before(self._at) + 1
 
     def read(self, idle: Callable[[], bool]) -> Iterator[str]:
         """The lines that can matter; all of them while the reader is not idle."""
         for data in self._blocks:
-            block = self._next(data)
+            block = self._block = _Block(data)
             candidates = block.candidates()
-            position = 0
-            while position < len(block):
+            last = len(block)
+            position = self._beyond = 0
+            while position < last:
                 if candidates is not None and idle():
                     place = bisect_left(candidates, position)
-                    after = candidates[place] if place < len(candidates) else len(block)
-                    self.passed_over += after - position
-                    position = after
-                    if position == len(block):
+                    after = candidates[place] if place < len(candidates) else last
+                    self.skipped += after - position
+                    self._beyond = after - position
+                    position = self._at = after
+                    if position == last:
                         break
                 self._at = position
                 yield block.text(position)
+                self.skipped, self._beyond, self._kept = 0, 0, []
                 position += 1
-            self._at = len(block) - 1
+            self._kept, self._at, self._beyond = self.passed(), 0, 0
 
-    def _next(self, data: bytes) -> _Block:
-        self._kept = self.since_mark()
-        self._lines_before += self._block.newlines
-        self._block, self._at, self._marked = _Block(data), -1, 0
-        return self._block
+    def passed(self) -> list[str]:
+        """The last of the lines that were passed over."""
+        if not self.skipped:
+            return []
+        first = self._at - min(self._beyond, _KEPT)
+        return [*self._kept, *map(self._block.text, range(first, self._at))][-_KEPT:]
 
-    def mark(self) -> None:
-        """From the line that was given last on, lines are kept."""
-        self._kept, self._marked = [], self._at
 
-    def since_mark(self) -> list[str]:
-        """The last lines since the mark, those that were passed over too."""
-        first = max(self._marked, self._at + 1 - _KEPT)
-        own = [self._block.text(place) for place in range(first, self._at + 1)]
-        return [*self._kept, *own][-_KEPT:]
+def segments(source: Source) -> Iterator[str]:
+    """Every line of a file."""
+    for data in _blocks(source):
+        block = _Block(data)
+        yield from map(block.text, range(len(block)))
 
 
 class _Block:
@@ -113,28 +115,15 @@ class _Block:
     def __init__(self, data: bytes) -> None:
         self._data = data
         codes = np.frombuffer(data, np.uint8)
-        self._breaks: IntArray = np.flatnonzero((codes == 10) | (codes == 13))
-        self._is_newline = np.asarray(codes[self._breaks] == 10, dtype=np.bool_)  # and no return
-        starts = np.append(0, self._breaks + 1)
-        ends = np.append(self._breaks, len(data))
+        breaks = np.flatnonzero((codes == ord("\n")) | (codes == ord("\r")))
+        starts = np.append(0, breaks + 1)
+        ends = np.append(breaks, len(data))
         full = ends > starts
         self._starts: Sequence[int] = starts[full].tolist()
         self._ends: Sequence[int] = ends[full].tolist()
 
     def __len__(self) -> int:
         return len(self._starts)
-
-    @property
-    def newlines(self) -> int:
-        """Line ends in the block."""
-        return int(self._is_newline.sum())
-
-    def newlines_before(self, place: int) -> int:
-        """Line ends before a line."""
-        if place < 0:
-            return 0
-        until = int(np.searchsorted(self._breaks, self._starts[place]))
-        return int(self._is_newline[:until].sum())
 
     def text(self, place: int) -> str:
         """A line."""
@@ -154,16 +143,26 @@ class _Block:
         lines = pa.Array.from_buffers(
             pa.binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(self._data)]
         )
-        structure, not_finite, head, beside = (
-            pc.match_substring_regex(lines, f"(?i){pattern}").to_numpy(zero_copy_only=False)
-            for pattern in (_STRUCTURE, _NOT_FINITE, _HEAD, _WITH_NUMBER)
+        structure, not_finite, head, beside, said = (
+            pc.match_substring_regex(lines, pattern).to_numpy(zero_copy_only=False)
+            for pattern in (
+                *(f"(?i){part}" for part in (_STRUCTURE, _NOT_FINITE, _HEAD, _WITH_NUMBER)),
+                _said(),
+            )
         )
         codes = np.frombuffer(self._data, np.uint8)
         starts = np.array(self._starts)
         pairs = _per_line(_numbers_of_names(codes), starts)
         few = _words(codes, starts) <= _WORDS_OF_PAIR * pairs + _WORDS_BESIDE
-        kept = structure | not_finite | head | ((pairs > 0) & (beside | few))
+        kept = structure | not_finite | head | said | ((pairs > 0) & (beside | few))
         return np.flatnonzero(kept).tolist()
+
+
+@functools.cache
+def _said() -> str:
+    """What frameworks say beside metrics."""
+    needles = dict.fromkeys(re.escape(message.needle) for message in schema.messages())
+    return "|".join((_SIGNS, *needles))
 
 
 def _numbers_of_names(codes: Any) -> IntArray:

@@ -148,13 +148,13 @@ class Table:
 
     def _odd_cells(self) -> UnreadCount:
         """Cells without a number: all of a column of numbers, else those that look like one."""
-        found = UnreadCount("cell")
+        odd = UnreadCount("cell")
         for name, cells in self.odd.items():
             whole = self.numbers.get(name, 0) >= len(cells)
             for number, cell in cells:
                 if whole or looks_like_number(cell):
-                    found.add(number, f"{name}: {cell}")
-        return found
+                    odd.add(number, f"{name}: {cell}")
+        return odd
 
 
 def _without_blank_end(cells: Sequence[str]) -> Sequence[str]:

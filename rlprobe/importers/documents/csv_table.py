@@ -66,7 +66,8 @@ class CSVTable(Importer):
         taken = [row for row in cells if not table.is_header(row)]
         widths = {len(header), *(len(row) for row in cells if table.is_header(row))}
         numeric = [_numeric(row, style) for row in taken if len(row) in widths]
-        return any(numeric) and sum(numeric) * 2 >= len(taken)
+        holding = sum(any(style.number(cell) is not None for cell in row) for row in taken)
+        return any(numeric) and sum(numeric) * 2 >= holding
 
     def read(self, source: Source) -> list[Reading]:
         """The run in the table; several where it has the columns of several."""

@@ -67,12 +67,12 @@ class Columns:
     ) -> None:
         """Take the columns of an object and of those below it."""
         lists = {key: value for key, value in node.items() if _is_column(value)}
-        own = [self._axis(place, dict(group)) for group in _by_length(lists)]
-        found = [axis for axis in own if axis is not None]
-        self.axes += found
-        scope = [*found, *above]
+        own = [self._axis(place, dict(group), above) for group in _by_length(lists)]
+        axes = [axis for axis in own if axis is not None]
+        self.axes += axes
+        scope = [*axes, *above]
         for key, values in lists.items():
-            if any(axis.key == key for axis in found):
+            if any(axis.key == key for axis in axes):
                 continue
             axis = next((axis for axis in scope if len(axis.steps) == len(values)), None)
             if axis is None:
@@ -83,11 +83,17 @@ class Columns:
             if isinstance(inner, dict) and len(place) < _DEEPEST:
                 self.collect(inner, (*place, key), scope)
 
-    def _axis(self, place: Place, lists: Mapping[str, Values]) -> Axis | None:
+    def _axis(
+        self, place: Place, lists: Mapping[str, Values], above: Sequence[Axis]
+    ) -> Axis | None:
+        """The list of steps among lists of one length; None if there is none, or a better above."""
         counters = [key for key in lists if _counts(key) and _advances(lists[key])]
         best = steps.best_step_key(counters, self.wanted) if self.wanted else None
         best = best or next(iter(_ranked(counters)), None)
         if best is None:
+            return None
+        numbered = any(len(axis.steps) == len(lists[best]) for axis in above)
+        if numbered and not steps.is_step(_plain(best)):
             return None
         return Axis(place, best, [steps.step_number(value) for value in lists[best]])
 
@@ -128,16 +134,16 @@ def columnar(document: Any, source: Source) -> list[Reading]:
     """The runs in the columns of a document; [] if it has none."""
     if not isinstance(document, dict):
         return []
-    found = Columns(source.step_key)
-    found.collect(document)
-    found.settle()
-    if not found.axes:
+    columns = Columns(source.step_key)
+    columns.collect(document)
+    columns.settle()
+    if not columns.axes:
         return []
-    readings = [_reading(axes) for axes in _runs(found.axes)]
+    readings = [_reading(axes) for axes in _runs(columns.axes)]
     if len(readings) == 1:
         readings[0].run = ""
-    read = sum(len(axis.columns) for axis in found.axes)
-    readings[0].unread = found.unread().unread(read)
+    read = sum(len(axis.columns) for axis in columns.axes)
+    readings[0].unread = columns.unread().unread(read)
     return readings
 
 
@@ -166,6 +172,8 @@ def _reading(axes: Sequence[Axis]) -> Reading:
     reading = Reading(run="/".join(main.place), step_key=main.key)
     for axis in axes:
         columns = axis.named()
+        if axis.key and not axis.of_evaluation:
+            columns = {**columns, axis.key: axis.steps}  # a counter, where another is asked for
         for index, step in enumerate(axis.steps):
             if step is not None:
                 reading.rows.add(step, {name: values[index] for name, values in columns.items()})

@@ -61,7 +61,7 @@ class JSONDocument(Importer):
         """The run in the document."""
         document = load(source)
         complaints = Complaints(source, "row")
-        found = _fullest(
+        readings = _fullest(
             [
                 _points(document, source),
                 listed(document, source, complaints),
@@ -69,7 +69,7 @@ class JSONDocument(Importer):
                 columnar(document, source),
             ]
         )
-        readings = found or _single(document)
+        readings = readings or _single(document)
         if not any(len(reading.rows) for reading in readings):
             raise EmptyRunError(
                 f"Couldn't find metrics in '{source.path}': the document has no rows with steps, "

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlprobe import naming
 from rlprobe.importers import evaluations, steps
 from rlprobe.importers.importer import Complaints, Reading
 from rlprobe.importers.numbers import number
 from rlprobe.importers.source import Source
+from rlprobe.importers.unread import UnreadCount
 
 _DEEPEST = 6
 
 
 @dataclass
 class RowList:
-    """A list of rows, and the keys that lead to it."""
+    """A list of rows, and the keys that lead to it; `stepped`: whether its rows have steps."""
 
     place: tuple[str, ...]
     items: Sequence[Any]
+    stepped: bool
 
     @property
     def rows(self) -> list[Mapping[str, Any]]:
@@ -42,9 +46,10 @@ def listed(document: Any, source: Source, complaints: Complaints) -> list[Readin
 
     Lists that measure the same are several runs, others are parts of one.
     """
-    found = sorted(_lists(document, ()), key=lambda it: (it.of_evaluation, -len(it.items)))
+    every = list(_lists(document, ()))
+    stepped = [part for part in every if part.stepped]
     runs: list[tuple[set[str], list[RowList]]] = []
-    for rows in found:
+    for rows in sorted(stepped, key=lambda it: (it.of_evaluation, -len(it.items))):
         names = {key for row in rows.rows[:50] for key in row if not steps.is_counter(key)}
         home = next((run for run in runs if rows.of_evaluation or not _alike(names, run[0])), None)
         if home is None:
@@ -55,7 +60,21 @@ def listed(document: Any, source: Source, complaints: Complaints) -> list[Readin
     readings = [_reading(lists, source, complaints) for _, lists in runs]
     if len(readings) == 1:
         readings[0].run = ""
+    if readings:
+        read = sum(len(reading.rows) for reading in readings)
+        readings[0].unread = [*readings[0].unread, *_stepless(every).unread(read)]
     return readings
+
+
+def _stepless(lists: Sequence[RowList]) -> UnreadCount:
+    """Rows of lists that have no steps, though they hold a metric that is known."""
+    known = naming.every()["generic"].canonical
+    unread = UnreadCount("row")
+    for part in lists:
+        if not part.stepped and any(map(known, part.rows[0])):
+            for index, row in enumerate(part.rows, start=1):
+                unread.add(index, f"{'/'.join(part.place)}: {json.dumps(row, default=str)[:200]}")
+    return unread
 
 
 def _alike(names: set[str], others: set[str]) -> bool:
@@ -98,11 +117,11 @@ def _add(part: RowList, key: str | None, reading: Reading, complaints: Complaint
 
 def _lists(node: Any, place: tuple[str, ...]) -> Iterator[RowList]:
     if isinstance(node, list):
-        found = RowList(place, node)
-        rows = found.rows
-        stepped = not place or steps.choose(rows) is not None
-        if rows and stepped and len(rows) * 2 >= len(node):
-            yield found
+        part = RowList(place, node, stepped=not place)
+        rows = part.rows
+        part.stepped = not place or steps.choose(rows) is not None
+        if rows and len(rows) * 2 >= len(node):
+            yield part
     elif isinstance(node, dict) and len(place) < _DEEPEST:
         for key, value in node.items():
             yield from _lists(value, (*place, key))

@@ -49,7 +49,7 @@ class HFTrainerState(Importer):
         reading = Reading(
             framework="trl",
             settings={key: raw[key] for key in _SETTINGS if key in raw},
-            events=list(_checkpoints(source.path)),
+            events=list(checkpoints_in(_output(source.path))),
         )
         complaints = Complaints(source, "log_history row")
         for index, row in enumerate(history):
@@ -76,10 +76,14 @@ def _add(reading: Reading, row: Any) -> str:
     return ""
 
 
-def _checkpoints(path: Path) -> Iterator[Event]:
-    """Checkpoints that lie beside the file: `checkpoint-N` directories."""
-    folder = path.parent.parent if path.parent.name.startswith("checkpoint-") else path.parent
+def checkpoints_in(folder: Path) -> Iterator[Event]:
+    """The checkpoints that the Trainer left in its output directory: `checkpoint-N`."""
     found = [entry for entry in folder.glob("checkpoint-*") if entry.is_dir()]
     numbered = [(entry.name.removeprefix("checkpoint-"), entry) for entry in found]
     for number, entry in sorted((int(n), entry) for n, entry in numbered if n.isdigit()):
         yield Event("checkpoint", number, message=entry.name, data={"path": str(entry)})
+
+
+def _output(path: Path) -> Path:
+    """The Trainer's output directory, by the state's own place in it."""
+    return path.parent.parent if path.parent.name.startswith("checkpoint-") else path.parent

@@ -1,0 +1,1 @@
+"""What other flight recorders leave behind."""
