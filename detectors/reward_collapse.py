@@ -45,15 +45,16 @@ class RewardCollapse(Detector):
     How it is computed
         The best level is the highest median of sixteen rows so far, so that a lucky batch is not
         the measure. Rows are bad that lost more than `drop` of the range from the lowest level (at
-        most 0) to the best, lie outside `sigmas` of the scatter, and are lower than the dips that
-        the run had before; most of five in a row must be. With less than eight rows before it, next
-        to nothing of the reward may be left. A scatter of the rewards that becomes `noisier` times
-        what it was without a new scale buries them, too. The onset is walked back to where the
-        reward had clearly left the best level. It is critical if it does not recover and a tenth of
-        the range or less is left; info if it passes within ten rows, unless it came as a leap such
-        as the run had never made. Most rows of an episode must be nearer to its level than to the
-        best one, and most of those before it must not. A shift is told where no such fall lasts. A
-        fall after a component died is its consequence, and not told again.
+        most 0, and at most twice a best level below 0) to the best, lie outside `sigmas` of the
+        scatter, and are lower than the dips that the run had before; most of five in a row must be.
+        With less than eight rows before it, next to nothing of the reward may be left. A scatter of
+        the rewards that becomes `noisier` times what it was without a new scale buries them, too.
+        The onset is walked back to where the reward had clearly left the best level. It is critical
+        if it does not recover and a tenth of the range or less is left; info if it passes within
+        ten rows, unless it came as a leap such as the run had never made. Most rows of an episode
+        must be nearer to its level than to the best one, and most of those before it must not. A
+        shift is told where no such fall lasts. A fall after a component died is its consequence,
+        and not told again.
 
     What to do
         Look at what broke first: gradient, KL, entropy and length before the onset. Test the
@@ -105,6 +106,7 @@ class RewardCollapse(Detector):
     points = fixed(6, "rewards that are needed")
     best_rows = fixed(16, "rows whose median is a level that was reached")
     early_rows = fixed(8, "rows of a run after which its scatter is known")
+    climbed = fixed(4, "rows above, before a fall early in a run, that show what was learnt")
     early_share = fixed(0.05, "of the range that may be left before")
     usual_stds = fixed(3, "robust standard deviations: a dip within them is one of the usual")
     departed_stds = fixed(3, "robust standard deviations below the best level: the fall began")
@@ -187,12 +189,22 @@ class RewardCollapse(Detector):
         """
         middle = (best + stretch.usual) / 2
         before = stretch.signal.values[max(0, stretch.start - self.lived_rows) : stretch.start]
+        if len(before) < self.early_rows:
+            before = self._climbed(before, middle)
         low = int(np.sum(stretch.values < middle))
         low_before = float(np.mean(before <= middle)) if len(before) else 1.0
         most = 1 - self.low_before if len(before) >= self.early_rows else 0.0
         by_chance = len(stretch.signal) * low_before**low
         lasts = low >= self.low_during * len(stretch)
         return lasts and low_before <= most and by_chance < self.chance
+
+    def _climbed(self, before: stats.FloatArray, middle: float) -> stats.FloatArray:
+        """The few rows before a fall, from where the reward had been learnt, if that was on some.
+
+        The first rows of a run are low because nothing is learnt yet: they are no dips.
+        """
+        above = np.flatnonzero(before > middle)
+        return before[above[0] :] if len(above) >= self.climbed else before
 
     @rule("shift")
     def _shift(self, reward: Signal) -> Iterator[Finding]:
@@ -210,7 +222,7 @@ class RewardCollapse(Detector):
     def _levels(
         self, reward: Signal
     ) -> tuple[stats.FloatArray, stats.FloatArray, stats.FloatArray]:
-        """The best level, the lowest (at most 0), and the scatter, before each row."""
+        """The best level, the lowest (at most 0, or twice a best one below 0), and the scatter."""
         noise = stats.noise(reward.values)
         band = max(4 * noise, self.least_std * stats.median(np.abs(reward.values)))
         level = reward.past(below=band, warmup=1, window=self.best_rows).level
@@ -221,7 +233,8 @@ class RewardCollapse(Detector):
         first = early(self.lucky, len(level))
         best = stats.rolling_max(np.where(first, np.nan, level))
         best = np.where(first, stats.rolling_max(level), best)
-        return best, np.minimum(0.0, np.fmin.accumulate(level)), std
+        # of rewards below 0 none is the least there can be: to lose all is to fall as far again
+        return best, np.minimum(best - np.abs(best), np.fmin.accumulate(level)), std
 
     def _if_dead(self, part: Signal) -> Iterator[Finding]:
         earned = np.flatnonzero(np.abs(part.values) > self.zero)

@@ -12,11 +12,12 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rlprobe import naming, schema
+from rlprobe import _visible, naming, schema
 
 _NEAR = 0.6  # of the words of both names that must be the same
 _FOLDER = 0.25  # weight of a word that stands before the last slash
 _FOLDERS = 1.0  # at most, of all of them
+_BEFORE = 12  # characters at least that are shown before what an excerpt is about
 _SHORTEST = 4  # letters of a word in which a slip of one letter is looked for
 
 
@@ -108,6 +109,17 @@ def telling_first(names: Iterable[str]) -> list[str]:
 def tells_something(text: str) -> bool:
     """Whether a text speaks of a loss, a reward, a gradient and the like."""
     return not _words().telling.isdisjoint(word for word, _ in _split(text))
+
+
+def excerpt(text: str, limit: int) -> str:
+    """At most `limit` visible characters of a line: those about the first metric it speaks of."""
+    text = text.strip()
+    at = next((m.start() for m in re.finditer("[A-Za-z]{2,}", text) if tells_something(m[0])), 0)
+    if len(text) <= limit or at < limit // 2:
+        return _visible.start(text, limit)
+    begin = text.rfind(" ", 0, at - _BEFORE) + 1 or at
+    begin = begin if 3 * (at - begin) <= 2 * limit else at
+    return f"…{_visible.start(text[begin:].lstrip(), limit - 1)}"
 
 
 def _class(name: str) -> int:

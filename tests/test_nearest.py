@@ -35,6 +35,7 @@ def test_near_is_what_shares_most_words(name: str, metric: str) -> None:
     [
         "obs_rms_mean",  # shares the statistic alone
         "critic/values/mean",
+        "actor/approx_kl/max",  # of the update, not to the reference
         "total_episodes",  # shares a qualifier alone
         "actor/kl_coef",  # a setting
         "num_tokens_dropped",  # a count
@@ -72,3 +73,22 @@ def test_of_names_that_differ_in_numbers_one_stands_for_all() -> None:
     names = [*(f"layers.{number}.grad" for number in range(50)), "my_reward"]
     assert nearest.telling_first(names)[:2] == ["layers.0.grad", "my_reward"]
     assert len(nearest.telling_first(names)) == 51
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("  loss 0.5 ", "loss 0.5"),
+        ("x" * 60, "x" * 39 + "…"),
+        ("loss: 0.5 " + "x" * 60, "loss: 0.5 " + "x" * 29 + "…"),
+        (
+            "[2024-01-02 03:04:05,678] [INFO] [logging.py] average reward score: 0.43 and more",
+            "…[logging.py] average reward score: 0.4…",
+        ),
+        ("(Worker pid=19443, ip=10.0.0.1)" + " " * 30 + "kl 0.25", "…kl 0.25"),
+        ("[2024-01-02 03:04:05,678] [INFO] " + "y" * 90 + "_loss 0.25", "…loss 0.25"),
+        ("=" * 50 + "\x1b[2J loss\u202e 0.25", r"…loss\u202e 0.25"),
+    ],
+)
+def test_an_excerpt_shows_what_a_line_tells(text: str, shown: str) -> None:
+    assert nearest.excerpt(text, 40) == shown

@@ -71,13 +71,20 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
         info,
         steps,
         ranks=ranks,
-        events=[
-            *placed_events,
-            *(_placed(event, attempts) for reading in readings for event in reading.events),
-        ],
+        events=sorted(
+            [
+                *placed_events,
+                *(_placed(event, attempts) for reading in readings for event in reading.events),
+            ],
+            key=_moment,
+        ),
         rollouts=[rollout for reading in readings for rollout in reading.rollouts],
         problems=[problem for reading in readings for problem in reading.problems],
     )
+
+
+def _moment(event: Event) -> tuple[int, float]:
+    return event.attempt, float("inf") if event.step is None else event.step
 
 
 def _part(reading: Reading) -> _Part:

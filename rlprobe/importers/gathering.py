@@ -119,8 +119,6 @@ class Gathering:
     def _rank(self, run: Gathered) -> None:
         """Say which rank each reading is of, where the names of the files tell it."""
         logs = [part for part in run.parts if part.holds_rows]
-        if run.importer.folder:
-            return
         ranks = membership.ranks_of([part.path for part in logs], self._root)
         for part, rank in zip(logs, ranks or (), strict=bool(ranks)):
             for reading in part.readings:

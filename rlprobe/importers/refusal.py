@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from rlprobe import _visible, nearest
+from rlprobe import nearest
 from rlprobe.errors import EmptyRunError, InputError, UnknownFormatError
 from rlprobe.importers.formats import formats
 from rlprobe.importers.importer import CutDocumentError, Importer
@@ -21,7 +21,12 @@ _QUOTED = 72  # characters of a line that is quoted
 _EXAMPLES = 2
 _CELL_ROWS = 50
 _FEWEST_ROWS = 3  # lines from which cells of equal number are a table
-_NUMBER = re.compile(r"[A-Za-z)\]'\"]\W{0,12}?[-+]?(?:\d+\.?\d*|\.\d+|nan\b|inf\b)", re.IGNORECASE)
+_MOST_CHARACTERS = 4_000_000
+_NUMBER = re.compile(  # the words before a number, which names of metrics end
+    r"(?<![\w./%-])(?P<words>[A-Za-z_][\w./%-]{0,60}(?: [A-Za-z][\w./%-]{0,40}){0,3})"
+    r"[\"')\]]{0,2}[\s:=|]{1,20}[-+]?(?:\d|\.\d|nan\b|inf\b)",
+    re.IGNORECASE,
+)
 _STEP = re.compile(r"\b(?:global.?)?(?:step|iter|iteration|update|epoch|episode|rollout)s?\b", re.I)
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _DELIMITERS = ",\t;|"
@@ -63,12 +68,13 @@ class _Seen:
 
     def add(self, number: int, text: str) -> None:
         """Look at one line."""
-        if not _NUMBER.search(text):
+        names = [match["words"] for match in _NUMBER.finditer(text)]
+        if not names:
             self.plain += [] if self.plain or not text else [(number, text)]
             return
         self.numbers += 1
         self.stepped += bool(_STEP.search(text))
-        known = self.telling if nearest.tells_something(text[:400]) else self.numbered
+        known = self.telling if any(map(nearest.tells_something, names)) else self.numbered
         known += [(number, text)] if len(known) < _EXAMPLES else []
 
     def examples(self) -> list[tuple[int, str]]:
@@ -111,9 +117,14 @@ def _binary(source: Source) -> str:
 
 
 def _lines(source: Source) -> Iterator[str]:
+    size = 0
     for line in islice(source.lines(), _MOST_LINES):
         text = line[: 4 * _WIDEST].decode("utf-8", "replace")
-        yield _ESCAPES.sub("", text).strip()[:_WIDEST]
+        text = _ESCAPES.sub("", text).strip()[:_WIDEST]
+        yield text
+        size += len(text)
+        if size > _MOST_CHARACTERS:
+            return
 
 
 def _seen(source: Source) -> _Seen:
@@ -124,7 +135,7 @@ def _seen(source: Source) -> _Seen:
 
 
 def _quoted(seen: _Seen) -> str:
-    quotes = [f'line {n:,}: "{_visible.start(text, _QUOTED)}"' for n, text in seen.examples()]
+    quotes = [f'line {n:,}: "{nearest.excerpt(text, _QUOTED)}"' for n, text in seen.examples()]
     return f"Seen: {'; '.join(quotes)}."
 
 
@@ -159,6 +170,8 @@ def _why_no_table(lines: Sequence[str]) -> str:
         return f"its first line has {len(header)} cells, most rows have {width}"
     if _is_numeric(header):
         return "its first line names no columns: it holds numbers"
+    if not any(map(nearest.tells_something, header)):
+        return "no column has the name of a metric that rlprobe knows"
     return "its header was not understood"
 
 

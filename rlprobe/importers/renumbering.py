@@ -29,11 +29,16 @@ def numbered_by(readings: Sequence[Reading], wanted: str, path: Path) -> None:
     full = [reading for reading in readings if len(reading.rows)]
     for reading in full:
         if reading.step_key and steps.best_step_key([reading.step_key], wanted):
+            reading.notes = [f"step read from {reading.step_key}", *reading.notes]
             numbered += 1
             continue
         at, columns = reading.rows.steps(), reading.rows.columns()
         names.update(columns, [reading.step_key] if reading.step_key else [])
         key = steps.best_step_key(columns, wanted)
+        if key is None and not reading.step_key and wanted.lower() == "step":
+            reading.rows = ColumnTable(at, columns)  # a format that has no other name for it
+            numbered += 1
+            continue
         filled = None if key is None else _filled(*columns[key])
         if key is None or filled is None:
             reading.rows = ColumnTable(at, columns)

@@ -55,7 +55,7 @@ class NoSuchCounterError(InputError):
     """Rows have no counter of the name that the user asked for."""
 
     def __init__(self, path: object, wanted: str, keys: Iterable[str]) -> None:
-        counters = sorted({key for key in keys if is_counter(key)})
+        counters = sorted({key for key in keys if _counts(key)})
         known = ", ".join(f"'{name}'" for name in counters[:_MOST_NAMED])
         super().__init__(
             f"Couldn't number the rows of '{path}' by '{wanted}': there is no such counter",
@@ -65,8 +65,12 @@ class NoSuchCounterError(InputError):
 
 @functools.lru_cache(maxsize=4096)
 def is_counter(key: str) -> bool:
-    """Whether a name counts steps, samples, tokens, epochs, …, and measures nothing."""
-    if key in COUNTERS or _rank(key) is not None:
+    """Whether a name counts steps, samples, tokens, epochs, time …, and measures nothing."""
+    return key in COUNTERS or _counts(key)
+
+
+def _counts(key: str) -> bool:
+    if _rank(key) is not None:
         return True
     known = schema.step_keys()
     folder, _, last = key.rpartition("/")

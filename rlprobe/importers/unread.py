@@ -27,6 +27,11 @@ class UnreadCount:
         if len(self._examples) < _MOST_EXAMPLES:
             self._examples.append((number, text[:_LONGEST]))
 
+    def take(self, other: UnreadCount) -> None:
+        """What another one counted, too."""
+        self.count += other.count
+        self._examples = [*self._examples, *other._examples][:_MOST_EXAMPLES]
+
     def unread(self, read: int) -> list[Unread]:
         """What to hand over, beside `read` pieces that were read; [] if nothing was left."""
         if not self.count:

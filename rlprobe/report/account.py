@@ -34,7 +34,7 @@ def unread(rows: int, account: Sequence[Unread], quote: Quote = '"{}"'.format) -
 def _example(item: Unread, quote: Quote) -> str:
     number, text = item.examples[0]
     where = f"{escape.name(item.thing)} {number:,}: " if number > 0 else ""
-    return f", e.g. {where}{quote(escape.start(text.strip(), _EXAMPLE))}"
+    return f", e.g. {where}{quote(nearest.excerpt(text, _EXAMPLE))}"
 
 
 def unknown_names(report: ScanReport, quote: Quote = "{}".format) -> list[str]:

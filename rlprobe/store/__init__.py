@@ -16,4 +16,5 @@ from_run    any run -> a recording
 sql         the tables as DuckDB views
 
 foreign_parquet   Parquet files that rlprobe did not write, bounded
+foreign_arrow     Arrow files and streams that rlprobe did not write, bounded
 """

@@ -61,3 +61,20 @@ def test_harder_data_and_another_scale_are_none(seed: int, scale: float) -> None
     rewards = 0.6 + np.random.default_rng(seed).normal(0, 0.02, 160)
     rewards[100:] *= scale
     assert not warnings_of(rewards)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_costs_that_wander_by_a_tenth_are_no_collapse(seed: int) -> None:
+    """Rewards below 0 have no lowest level: what was lost is compared with what there was."""
+    rng = np.random.default_rng(seed)
+    smooth = np.convolve(rng.normal(0, 25, 120), np.ones(15) / 15, "valid")
+    rewards = -900 + smooth - np.linspace(0, 80, len(smooth))
+    assert not warnings_of(rewards)
+    rewards[60:] -= 1200
+    assert warnings_of(rewards)
+
+
+def test_what_a_short_run_had_learnt_is_lost() -> None:
+    rewards = np.array([-80.0, -50, -20, 5, 20, 31, 40, -72, -70, -75, -71, -77])
+    (found,) = warnings_of(rewards)
+    assert found.first_bad_step == 8

@@ -137,3 +137,21 @@ def output_record(line: str) -> bytes:
 
 def exit_record(code: int) -> bytes:
     return bytes_field(18, number_field(1, code))
+
+
+def swanlab_bytes(records: Iterable[bytes], version: int = 2) -> bytes:
+    """A `.swanlab` file: the framing of `.wandb` under another mark."""
+    return b":SWL" + struct.pack("<HB", 0xE1D6, version) + wandb_bytes(records)[7:]
+
+
+def swanlab_record(number: int, content: bytes) -> bytes:
+    """A record of SwanLab 0.8 and later: its number, when it was written, and what it is."""
+    time = bytes_field(2, number_field(1, 1_700_000_000))
+    return number_field(1, 4) + time + bytes_field(number, content)
+
+
+def swanlab_scalar(key: str, step: int, value: float) -> bytes:
+    """A scalar; what is nought is not written."""
+    numbered = number_field(2, step) if step else b""
+    held = double_field(1, value) if value else b""
+    return swanlab_record(13, bytes_field(1, key) + numbered + bytes_field(5, held))

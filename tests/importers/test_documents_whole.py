@@ -233,3 +233,46 @@ def test_another_counter_numbers_the_rows(tmp_path: Path, name: str, text: str) 
     with pytest.raises(InputError, match="no such counter") as error:
         open_runs(path, "tokens")
     assert "'n/samples', 'step'" in str(error.value.hint)
+
+
+def test_rows_of_one_value_name_their_metric(tmp_path: Path) -> None:
+    text = "run,tag,step,value\na,loss,1,0.5\na,kl,1,0.25\na,loss,2,0.125\nb,loss,1,4\n"
+    runs = open_runs(log(tmp_path, "scalars.csv", text))
+    assert [(run.info.id, points(run, "loss"), points(run, "kl_mean")) for run in runs] == [
+        ("a", [(1, 0.5), (2, 0.125)], [(1, 0.25)]),
+        ("b", [(1, 4.0)], []),
+    ]
+    rows = [
+        {"key": key, "step": step, "value": step / 2} for step in (1, 2) for key in ("loss", "x")
+    ]
+    for name, written in (("a.jsonl", lines(*rows)), ("a.json", json.dumps(rows))):
+        run = read(tmp_path, name, written)
+        assert points(run, "loss") == [(1, 0.5), (2, 1.0)]
+        assert points(run, "x") == [(1, 0.5), (2, 1.0)]
+
+
+def test_blank_cells_at_both_ends_are_no_frame(tmp_path: Path) -> None:
+    run = read(tmp_path, "a.csv", "kl|step|loss\n1|1|2\n|2|\n|3|4\n|4|\n3|5|\n")
+    assert points(run, "loss") == [(1, 2.0), (3, 4.0)]
+    assert points(run, "kl_mean") == [(1, 1.0), (5, 3.0)]
+
+
+def test_the_step_is_found_below_a_header_that_grew_at_its_front(tmp_path: Path) -> None:
+    text = "loss,Step\n0.5,0\n" + "".join(f"kl,loss,Step\n7,0.5,{step}\n" for step in (10, 20))
+    run = read(tmp_path, "a.csv", text)
+    assert points(run, "loss") == [(0, 0.5), (10, 0.5), (20, 0.5)]
+    assert points(run, "kl_mean") == [(10, 7.0), (20, 7.0)]
+
+
+@pytest.mark.parametrize("key", ["{}", "epoch_{}", "Step {}"])
+def test_rows_under_their_step(tmp_path: Path, key: str) -> None:
+    document = {"log": {key.format(step): {"loss": step / 4, "kl": 0.5} for step in (3, 10)}}
+    run = read(tmp_path, "run.json", json.dumps(document))
+    assert points(run, "loss") == [(3, 0.75), (10, 2.5)]
+
+
+def test_columns_without_steps_below_an_object(tmp_path: Path) -> None:
+    document = {"history": {"loss": [3, 2], "val_loss": [4, 5]}, "name": "a"}
+    run = read(tmp_path, "run.json", json.dumps(document))
+    assert points(run, "loss") == [(1, 3.0), (2, 2.0)]
+    assert points(run, "eval/loss") == [(1, 4.0), (2, 5.0)]

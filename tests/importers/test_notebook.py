@@ -207,6 +207,25 @@ def test_the_history_of_printed_rows_is_no_other_training(tmp_path: Path) -> Non
     assert points(run, "loss") == list(enumerate(LOSSES.values(), start=1))
 
 
+def test_a_table_without_rows_is_no_run(tmp_path: Path) -> None:
+    trained = "TrainOutput(global_step=30, training_loss=0.9, metrics={'train_runtime': 17.5})"
+    text = notebook(cell(shown(table({}, "Training Loss")), result(trained)))
+    with pytest.raises(InputError, match="no output of its 1 cells holds rows"):
+        open_runs(log(tmp_path, "run.ipynb", text))
+
+
+def test_epochs_number_the_rows_where_there_are_no_steps(tmp_path: Path) -> None:
+    head = "".join(f"<th>{name}</th>" for name in ("Epoch", "Training Loss", "Validation Loss"))
+    rows = "".join(
+        f"<tr><td>{epoch}</td><td>{loss}</td><td>0.{epoch}5</td></tr>"
+        for epoch, loss in ((1, "No log"), (2, "0.625"), (3, "0.5"))
+    )
+    run = read(
+        tmp_path, "run.ipynb", notebook(cell(shown(f"<table><tr>{head}</tr>{rows}</table>")))
+    )
+    assert points(run, "loss") == [(2, 0.625), (3, 0.5)]
+
+
 def test_a_cell_that_failed_ends_the_training(tmp_path: Path) -> None:
     failed = error("OutOfMemoryError", "CUDA out of memory. Tried to allocate 3.50 GiB.")
     after = [cell(stream(f"line {i} of other work\n" * 30)) for i in range(3)]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+import sqlite3
+import struct
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
@@ -181,3 +186,211 @@ def test_damage_to_a_recording_of_it_is_told(tmp_path: Path) -> None:
     log(tmp_path / "empty", "manifest.json", '{"schema_version": 1}')
     with pytest.raises(InputError):
         open_runs(tmp_path / "empty")
+
+
+# --- rlwatch ----------------------------------------------------------------------------------
+
+
+def rlwatch(path: Path, *, first_schema: bool = False) -> Path:
+    """A database as rlwatch makes it; version 1 of its schema has no gradient norm."""
+    with closing(sqlite3.connect(path)) as db, db:
+        norm = "" if first_schema else ", grad_norm REAL"
+        db.execute(
+            "CREATE TABLE metrics (id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL,"
+            " step INTEGER NOT NULL, timestamp REAL NOT NULL, entropy REAL, kl_divergence REAL,"
+            f" reward_mean REAL, reward_std REAL, loss REAL, learning_rate REAL{norm},"
+            " extra_json TEXT)"
+        )
+        db.execute(
+            "CREATE TABLE alerts (id INTEGER PRIMARY KEY, run_id TEXT, step INTEGER, timestamp"
+            " REAL, detector TEXT, severity TEXT, message TEXT, metric_values_json TEXT)"
+        )
+        db.execute("CREATE TABLE runs (run_id TEXT PRIMARY KEY, framework TEXT, started_at REAL)")
+        db.execute("INSERT INTO runs VALUES ('a', 'trl', 1.0)")
+        for step in range(20):
+            loss = None if step == 7 else 1 / (step + 1)
+            values = ["a", step, 1e9 + step, 2.0, step / 100, step / 20, 0.25, loss, 1e-6]
+            values += [] if first_schema else [0.5]
+            extra = json.dumps({"mine": step, "loss": "no"}) if step else None
+            marks = ", ".join("?" * (len(values) + 1))
+            db.execute(f"INSERT INTO metrics VALUES (NULL, {marks})", (*values, extra))
+        db.execute("INSERT INTO metrics (run_id, step, timestamp, loss) VALUES ('b', 1, 1.0, 0.5)")
+        db.execute(
+            "INSERT INTO alerts VALUES (1, 'a', 7, 1e9, 'loss_nan', 'critical', 'Loss is NaN', '')"
+        )
+    return path
+
+
+@pytest.mark.parametrize("first_schema", [False, True])
+def test_an_rlwatch_database_holds_runs(first_schema: bool, tmp_path: Path) -> None:
+    first, second = open_runs(rlwatch(tmp_path / "metrics.db", first_schema=first_schema))
+    assert (first.info.id, first.info.source, second.info.id) == ("a", "rlwatch", "b")
+    assert points(first, "kl_mean")[3] == (3, 0.03)
+    assert points(first, "lr")[0] == (0, 1e-6)
+    assert points(first, "mine") == [(step, float(step)) for step in range(1, 20)]
+    assert points(first, "grad_norm")[:1] == ([] if first_schema else [(0, 0.5)])
+    loss = points(first, "loss")
+    assert len(loss) == 20
+    assert [step for step, value in loss if is_nan(value)] == [7]
+    assert [(event.kind, event.step) for event in first.events] == [("alert", 7)]
+    assert points(second, "loss") == [(1, 0.5)]
+
+
+def test_a_loss_that_is_rarely_logged_is_not_taken_for_nan(tmp_path: Path) -> None:
+    path = rlwatch(tmp_path / "metrics.db")
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE metrics SET loss = NULL WHERE step % 2 = 1")
+    loss = points(open_runs(path)[0], "loss")
+    assert [step for step, value in loss if is_nan(value)] == [7]  # the alert says so
+    assert len(loss) == 11
+
+
+# --- trainscope -------------------------------------------------------------------------------
+
+
+def stream(path: Path, *batches: Mapping[str, Any], whole: bool = False) -> Path:
+    """An Arrow stream as trainscope appends to it, or a file as its first versions wrote."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tables = [pa.table(dict(batch)) for batch in batches]
+    new = pa.ipc.new_file if whole else pa.ipc.new_stream
+    with pa.OSFile(str(path), "wb") as file, new(file, tables[0].schema) as writer:
+        for one in tables:
+            writer.write_table(one)
+    return path
+
+
+def trainscope(folder: Path, *, whole: bool = False, scale: float = 1.0) -> Path:
+    log(folder, "meta.json", json.dumps({"model_name": "tiny", "model_config": {"layers": 2}}))
+    batches = []
+    for numbers in (range(5), range(5, 10)):
+        batch = {
+            "step": list(numbers),
+            "loss": [float("nan") if step == 7 else scale / (step + 1) for step in numbers],
+            "grad_norm_before_clip": [2.0] * 5,
+            "lr": [1e-4] * 5,
+            "step_time_ms": [250.0 if step else 0.0 for step in numbers],
+            "cuda_memory_mb": [0.0] * 5,
+            "is_spike": [False] * 5,
+        }
+        batches.append(batch)
+    stream(folder / "global.arrow", *batches, whole=whole)
+    layer = {"step": [6, 7], "grad_nan_inf_ratio": [0.0, 0.5], "grad_l2_norm": [1.0, 1.0]}
+    stream(folder / "layers" / "h.0%2Fattn.arrow", layer)
+    plugin = {"step": [3], "plugin": ["mine"], "metric": ["skew"], "value": [0.75]}
+    stream(folder / "plugin_metrics.arrow", plugin)
+    return folder
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_trainscope_run_is_one_run(whole: bool, tmp_path: Path) -> None:
+    run = only(trainscope(tmp_path / "demo", whole=whole))
+    assert (run.info.source, run.info.id) == ("trainscope", "demo")
+    assert run.info.settings == {"layers": 2, "model_name": "tiny"}
+    loss = points(run, "loss")
+    assert [step for step, _ in loss] == list(range(10))
+    assert is_nan(loss[7][1])
+    assert points(run, "grad_norm")[0] == (0, 2.0)
+    assert points(run, "step_time") == [(step, 0.25) for step in range(1, 10)]
+    assert points(run, "memory_allocated") == []
+    assert points(run, "mine/skew") == [(3, 0.75)]
+    (event,) = run.events
+    assert (event.kind, event.step, event.data["names"]) == ("nan_detected", 7, ["h.0/attn"])
+
+
+def test_its_ranks_are_one_run_too(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        trainscope(tmp_path / f"demo_rank{rank}", scale=1.0 + rank)
+    run = only(tmp_path)
+    by_rank = run.ranks.series_by_rank("loss")
+    assert {rank: values.values[0] for rank, values in by_rank.items()} == {0: 1.0, 1: 2.0}
+    assert sorted(event.rank for event in run.events) == [0, 1]
+
+
+def test_a_stream_that_was_cut_is_read_up_to_the_cut(tmp_path: Path) -> None:
+    path = trainscope(tmp_path) / "global.arrow"
+    path.write_bytes(path.read_bytes()[:-200])
+    run = only(tmp_path)
+    assert len(points(run, "grad_norm")) == 5
+    assert "cut off" in run.problems[0].message
+    path.write_bytes(b"no arrow at all")
+    with pytest.raises(InputError):
+        open_runs(tmp_path)
+
+
+# --- martingale -------------------------------------------------------------------------------
+
+
+def bits(value: float) -> str:
+    return f"f32:{struct.pack('>f', value).hex()}"
+
+
+def martingale(path: Path) -> Path:
+    """Two steps of two groups of two; the trainer's log probabilities are off by `OFF`."""
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TABLE llm_revisions (digest TEXT PRIMARY KEY, step INTEGER)")
+        db.execute(
+            "CREATE TABLE sequences (actor_id INTEGER, sequence_index INTEGER, digest TEXT,"
+            " record_json TEXT, created_at REAL)"
+        )
+        db.execute(
+            "CREATE TABLE scores (sequence_digest TEXT, position INTEGER,"
+            " train_revision_digest TEXT, record_json TEXT)"
+        )
+        for step in (10, 11, 12):
+            db.execute("INSERT INTO llm_revisions VALUES (?, ?)", (f"r{step}", step))
+        for number in range(8):
+            sampled, group, digest = 10 + number // 4, number // 2, f"s{number}"
+            tokens = [
+                {"revision_digest": f"r{sampled}", "logprob_bits": bits(-0.5), "position": place}
+                for place in range(2 + number % 2)
+            ]
+            record: dict[str, Any] = {
+                "digest": digest,
+                "prompt_digest": f"p{group}",
+                "reward_bits": bits(float(number % 2)),
+                "tokens": tokens,
+            }
+            values = (0, number, digest, json.dumps(record), 1.0)
+            db.execute("INSERT INTO sequences VALUES (?, ?, ?, ?, ?)", values)
+            for place in range(len(tokens)):
+                score = json.dumps({"logprob_bits": bits(-0.5 + OFF[place])})
+                values_ = (digest, place, f"r{sampled + 1}", score)
+                db.execute("INSERT INTO scores VALUES (?, ?, ?, ?)", values_)
+        db.execute("INSERT INTO sequences VALUES (0, 99, 'x', '{\"tokens\": 1}', 1.0)")
+        again = json.dumps(record | {"digest": "again", "replay": {}, "reward_bits": bits(9.0)})
+        db.execute("INSERT INTO sequences VALUES (0, 98, 'again', ?, 1.0)", (again,))
+    return path
+
+
+OFF = (0.25, -0.25, 0.5)
+
+
+def test_token_records_of_martingale_tell_of_steps(tmp_path: Path) -> None:
+    run = only(martingale(tmp_path / "tokens.db"))
+    assert run.info.source == "martingale"
+    assert points(run, "reward_mean") == [(11, 0.5), (12, 0.5)]
+    assert points(run, "reward_group_std_mean") == [(11, 0.5), (12, 0.5)]
+    assert points(run, "completion_length_mean") == [(11, 2.5), (12, 2.5)]
+    apart = [OFF[0], OFF[1]] * 4 + [OFF[2]] * 2
+    weights = [math.exp(value) for value in apart]
+    expected = {
+        "logprob_diff_mean": sum(map(abs, apart)) / 10,
+        "logprob_diff_max": 0.5,
+        "is_ratio_mean": sum(weights) / 10,
+        "mismatch_kl": sum(w - 1 - d for w, d in zip(weights, apart, strict=True)) / 10,
+        "staleness_mean": 1.0,
+    }
+    for name, value in expected.items():
+        steps, values = zip(*points(run, name), strict=True)
+        assert steps == (11, 12), name
+        assert values == pytest.approx([value, value]), name
+    assert [rollout.reward for rollout in run.rollouts(11)] == [0.0, 1.0, 0.0, 1.0]
+    assert len({rollout.group_id for rollout in run.rollouts(11)}) == 2
+    assert [problem.message for problem in run.problems] == ["1 rows left out: not readable"]
+
+
+def test_records_that_no_trainer_scored_are_at_the_step_that_sampled_them(tmp_path: Path) -> None:
+    path = martingale(tmp_path / "tokens.db")
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("DROP TABLE scores")
+    assert points(only(path), "reward_mean") == [(10, 0.5), (11, 0.5)]

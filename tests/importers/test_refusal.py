@@ -35,6 +35,7 @@ def test_lines_that_look_like_metrics_are_quoted_with_their_numbers(tmp_path: Pa
     [
         ("took 3.5 of 9\n", "1 line has numbers beside words, but none the name of a metric"),
         ("hello\n\nthere\n", "No number in it stands beside a word: it is no log of metrics."),
+        ("a|b\n---|---\n1|2\n3|4\n", "no column has the name of a metric that rlprobe knows"),
         ("# a\n1,2,3\n4,5,6\n7,8,9\n", "its first line names no columns: it holds numbers"),
         ("1,2,3\n4,5,6\n7,8,9\n", "its first line names no columns: it holds numbers"),
     ],

@@ -255,3 +255,18 @@ def test_any_byte_of_a_database_may_be_wrong(tmp_path: Path, kind: str) -> None:
         except RlprobeError:
             continue
     assert time.monotonic() - begun < 60
+
+
+def test_alerts_in_a_trackio_database_are_events(tmp_path: Path) -> None:
+    path = trackio(tmp_path / "p.db", [("1", "a", 0, {"loss": 0.5}), ("1", "a", 1, {"loss": 1})])
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(
+            "CREATE TABLE alerts (id INTEGER PRIMARY KEY, run_id TEXT, timestamp TEXT, run_name"
+            " TEXT, title TEXT, text TEXT, level TEXT, step INTEGER, alert_id TEXT)"
+        )
+        db.execute(
+            "INSERT INTO alerts VALUES (1, '1', '', 'a', 'KL is high', NULL, 'warn', 1, 'x')"
+        )
+    (run,) = open_runs(path)
+    (event,) = run.events
+    assert (event.kind, event.message, event.step) == ("alert", "KL is high", None)

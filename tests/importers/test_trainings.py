@@ -165,8 +165,11 @@ def test_rows_of_several_kinds_in_turn_are_one_run(tmp_path: Path) -> None:
     assert len(runs_of(tmp_path, lines)) == 1
 
 
-def test_results_after_the_end_are_no_training(tmp_path: Path) -> None:
-    result = "{'reward': 0.75, 'accuracy': 0.5, 'completion_length': 80.5}"
+@pytest.mark.parametrize(
+    "result",
+    ["{'reward': 0.75, 'accuracy': 0.5, 'length': 80.5}", "{'loss': 0.5, 'f1': 0.8, 'recall': 1}"],
+)
+def test_results_after_the_end_are_no_training(tmp_path: Path, result: str) -> None:
     assert len(runs_of(tmp_path, sft(), SUMMARY, result)) == 1
 
 

@@ -158,6 +158,7 @@ def test_the_framework_is_told_by_all_rows_so_far() -> None:
     output.see("step 1 | loss 0.5")
     assert output.framework == "generic"
     output.see(NANOCHAT.format(2))
+    output.finish()
     assert output.framework == "nanochat"
 
 
@@ -198,9 +199,10 @@ def test_hostile_output_costs_little_time_and_memory(line: bytes) -> None:
     lines.finish()
     assert time.perf_counter() - started < 10
     reader = output._reader
-    held = [len(reader.asides.alone), len(reader.lists._lists), len(reader.lists._backs)]
-    held += [*map(len, reader.groups.values()), *map(len, reader.blocks._under.values())]
-    held += [sum(map(len, reader.regular._values.values()))]
+    held = [len(reader.asides.alone), len(reader.held.lists._lists)]
+    held += [len(reader.held.lists._backs), *map(len, reader.held._groups.values())]
+    held += [*map(len, reader.blocks._under.values())]
+    held += [sum(map(len, reader.held.regular._values.values()))]
     assert max(held) <= 10_001
     output.finish()
 

@@ -123,10 +123,10 @@ def test_files_of_one_run_add_up() -> None:
 def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[TableRun, Path]:
     steps = np.arange(1, 48)
     loss = np.asarray(1.0 + 0.01 * (steps % 7), dtype=np.float64)
-    columns = {name: (loss, np.ones(47, dtype=np.bool_)) for name in ("loss", "odd")}
+    columns = {name: (loss, np.ones(47, dtype=np.bool_)) for name in ("loss", "odd", "percentage")}
     info = RunInfo("x.log", "x", "console", unread=(LINES,), unmapped=("odd",))
     run = TableRun(info, frame_of(steps, columns))
-    monkeypatch.setattr("rlprobe.cli.importing.open_runs", lambda _: [run])
+    monkeypatch.setattr("rlprobe.cli.importing.open_runs", lambda *_: [run])
     return run, tmp_path / "run"
 
 
@@ -140,7 +140,7 @@ def test_import_says_it_and_the_recording_knows_it(
     direct, through = scan(run), scan(Recording(target))
     assert (direct.verdict, direct.reason) == (through.verdict, through.reason)
     assert through.verdict == "not_judged"
-    assert through.unmapped_metrics == ("odd",)
+    assert through.unmapped_metrics == ("odd",), "a counter measures nothing"
     assert main(["gate", str(target)]) == 3
     out = " ".join(capsys.readouterr().out.split())
     assert SENTENCE in out

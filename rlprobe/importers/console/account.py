@@ -22,19 +22,37 @@ class Account:
     Attributes:
         read: those that were understood.
         missed: those that were not.
+        samples: numbers that came several times between two rows: of single samples, left out.
     """
 
     def __init__(self) -> None:
         self.read = 0
         self.missed = 0
+        self.samples = 0
         self._examples: list[tuple[int, str]] = []
+        self._sample = (0, "")
 
-    def miss(self, number: int, text: str) -> None:
-        """A line of metrics that was not understood, or only in part."""
-        self.missed += 1
+    def miss(self, number: int, text: str, count: int = 1) -> None:
+        """Lines of metrics that were not understood, or only in part, and the first of them."""
+        self.missed += count
         if len(self._examples) < _MOST_EXAMPLES:
-            quoted = (ANSI.sub("", text) if "\x1b" in text else text).strip()
-            self._examples.append((number, quoted[:_QUOTED]))
+            self._examples.append((number, _quoted(text)))
+
+    def sampled(self, number: int, text: str, count: int) -> None:
+        """Lines with numbers of single samples, and the first of them."""
+        if not self.samples:
+            self._sample = (number, _quoted(text))
+        self.samples += count
+
+    def notes(self) -> list[str]:
+        """What was left out on purpose, in words."""
+        if not self.samples:
+            return []
+        number, text = self._sample
+        return [
+            f"{self.samples:,} lines with numbers of single samples left out, e.g. line {number}: "
+            f'"{text}"'
+        ]
 
     def unread(self) -> tuple[Unread, ...]:
         """What was missed, if anything."""
@@ -42,6 +60,10 @@ class Account:
             return ()
         of = self.read + self.missed
         return (Unread("line", self.missed, of, tuple(self._examples)),)
+
+
+def _quoted(text: str) -> str:
+    return (ANSI.sub("", text) if "\x1b" in text else text).strip()[:_QUOTED]
 
 
 def looks_like_metrics(text: str) -> bool:

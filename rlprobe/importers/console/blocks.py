@@ -8,15 +8,18 @@ that of the row before it (DeepSpeed-Chat's `Average reward score`).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from rlprobe.importers.console import labels
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.labels import Labelled
+from rlprobe.importers.console.prefixes import bare
 from rlprobe.importers.steps import best_step_key
 
 Row = dict[str, float]
+Lines = Sequence[tuple[int, str]]
 Where = Literal["own", "heading", "coarse", "after", "nowhere"]
 
 _HEADING = re.compile(
@@ -30,6 +33,7 @@ _COARSE = frozenset({"epoch", "episode", "round"})
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _MOST_WORDS = 6  # of a heading
 _FEWEST = 2  # names that make a table
+_FEW = 3  # lines of a group that are quoted
 _MOST_KEYS = 2_000
 _MOST_VALUES = 1_000
 _CONFIG = frozenset({"config", "hyperparameters", "args"})
@@ -45,6 +49,8 @@ class Group:
         step: where a counter or a heading tells it.
         where: what told it; `after`: it belongs to the row before it; `nowhere`: nothing tells.
         repeated: names that came several times: these are samples, and their mean is given.
+        lines: numbers and texts of lines with known names that it is made of, a few of many.
+        count: how many these are.
     """
 
     metrics: Row
@@ -52,6 +58,8 @@ class Group:
     where: Where
     others: Row = field(default_factory=dict)
     repeated: frozenset[str] = frozenset()
+    lines: Lines = ()
+    count: int = 0
 
 
 @dataclass(slots=True)
@@ -90,6 +98,9 @@ class Blocks:
         self._where: Where = "nowhere"
         self._under: dict[str, list[float]] = {}
         self._sure: set[str] = set()
+        self._line = (0, "")
+        self._lines: list[tuple[int, str]] = []
+        self._count = 0
         self._heading = ""  # the name of its counter
 
     @property
@@ -97,7 +108,7 @@ class Blocks:
         """Whether the next line may belong to a block, or end it."""
         return bool(self._block.metrics or self._block.yaml or self._sections)
 
-    def feed(self, text: str) -> bool:
+    def feed(self, text: str, number: int = 0) -> bool:
         """A line that is no row; whether it belongs to a block, or may head one."""
         if len(text) > labels.LONGEST:
             self._end()
@@ -108,10 +119,11 @@ class Blocks:
             self._heading, step, where = heading
             self._moved(step, where)
             return True
-        return self.take(labels.labelled(text))
+        return self.take(labels.labelled(text), number, text)
 
-    def take(self, found: Labelled) -> bool:
+    def take(self, found: Labelled, number: int, text: str) -> bool:
         """The same of what a line holds that is not too long and no heading."""
+        self._line = (number, text)
         if found.kind == "labels":
             return self._add(found)
         if found.kind == "section":
@@ -179,6 +191,10 @@ class Blocks:
         return True
 
     def _put(self, block: _Block, found: Labelled, prefix: str) -> None:
+        if console_line.measures(found.metrics):
+            self._count += 1
+            if len(self._lines) < _FEW:
+                self._lines.append((self._line[0], bare(self._line[1]).text))
         for name, value in found.metrics.items():
             if found.redrawn or prefix + name not in block.metrics:
                 block.metrics[prefix + name] = value
@@ -201,11 +217,11 @@ class Blocks:
             self._flush()
             name, step = own
             counters = {key: v for key, v in block.counters.items() if key != name}
-            self.ready.append(Group({**counters, **block.metrics}, step, "own"))
+            self._ready(Group({**counters, **block.metrics}, step, "own"))
             self._step, self._where = step, "after"
         elif self._where == "nowhere" and block.panel:
             if console_line.measures(sure):
-                self.ready.append(Group({**block.counters, **sure}, None, "nowhere"))
+                self._ready(Group({**block.counters, **sure}, None, "nowhere"))
         else:
             self._sure |= block.sure
             for name, value in block.metrics.items():
@@ -230,7 +246,10 @@ class Blocks:
         """All blocks of one step are whole."""
         under, sure = self._under, self._sure
         self._under, self._sure = {}, set()
-        if not under or self._where == "nowhere":
+        if not under:
+            return
+        if self._where == "nowhere":
+            self._ready(Group({}, None, "nowhere"))
             return
         from statistics import fmean
 
@@ -243,7 +262,11 @@ class Blocks:
         means = {name: fmean(values) for name, values in under.items()}
         metrics = {name: value for name, value in means.items() if name in sure}
         others = {name: value for name, value in means.items() if name not in sure}
-        group = Group(metrics, self._step, self._where, others, frozenset(repeated))
+        self._ready(Group(metrics, self._step, self._where, others, frozenset(repeated)))
+
+    def _ready(self, group: Group) -> None:
+        group.lines, group.count = self._lines, self._count
+        self._lines, self._count = [], 0
         self.ready.append(group)
 
 

@@ -23,6 +23,8 @@ Places = dict[str, float]  # of a row: where by each counter it stands
 _MOST_KINDS = 32  # sets of metrics that a training's rows are remembered by
 _MOST_LAUNCHES = 50
 _MOST_HEAD = 8  # first rows that are remembered as they are
+_PLACED = frozenset({"step", "epoch"})
+_RATES = frozenset({"lr", "grad_norm"})
 _EVALUATIONS = ("eval", "val", "test", "Validation")
 
 
@@ -34,6 +36,7 @@ class Training:
         first, last: where by each counter it began, and how far it came.
         total: steps that it is to have, by its progress bar.
         reached: steps that it has had, by the bar that a notebook draws.
+        end: the number of its last row in the order of the log; -1 before the first.
         numbers: what was announced of it before its first row.
         heard: messages of the framework between its rows.
     """
@@ -46,6 +49,7 @@ class Training:
         self.reached: int | None = None
         self.numbers: dict[str, str] = {}
         self._head: list[dict[str, float]] = []
+        self.end = -1
         self._table = RowTable()
         self._launches = [_Launch()]
         self.heard = Heard()
@@ -58,6 +62,11 @@ class Training:
         """Take the next row; one without a step whose epoch went back is of another launch."""
         if not row.beside:
             self._know(row, places, relaunched=relaunched)
+        self.end = len(self)
+        self.add_late(row)
+
+    def add_late(self, row: ConsoleRow) -> None:
+        """Take a row of an earlier step, which was known to be one only in the end."""
         self._launches[-1].add(row)
         self._table.add(0, row.metrics)
 
@@ -95,6 +104,11 @@ class Training:
         """An event behind the row of this number."""
         if event is not None and row >= 0:
             self._endings.append(Told(row, event))
+
+    @property
+    def names(self) -> Kind:
+        """All that its rows measure."""
+        return frozenset[str]().union(*self.kinds)
 
     @property
     def complete(self) -> bool:
@@ -191,6 +205,14 @@ def alike(a: Kind, b: Kind) -> bool:
 def have_loss(kinds: Iterable[Kind]) -> bool:
     """Whether some row has a loss, as those of a training do."""
     return any("loss" in name.lower() for kind in kinds for name in kind)
+
+
+def are_trained(rows: Iterable[ConsoleRow]) -> bool:
+    """Whether rows are of a training, and no result that is printed beside it."""
+    return any(
+        have_loss([kind_of(row)]) and (_PLACED.intersection(place_of(row)) or _RATES & kind_of(row))
+        for row in rows
+    )
 
 
 def agree(before: Mapping[str, float], told: Mapping[str, float]) -> bool:

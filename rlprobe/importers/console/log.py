@@ -8,6 +8,7 @@ from rlprobe import schema
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.sieve import Lines
+from rlprobe.importers.console.steps import ConsoleRow
 from rlprobe.importers.console.trainings import Mark, Trainings
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.source import Source
@@ -58,18 +59,18 @@ class Console(Importer):
 
 def readings_of(source: Source, output: Lines | Iterable[str | Mark]) -> list[Reading]:
     """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
-    reader, trainings = Reader(), Trainings()
+    reader, trainings = Reader(step_key=source.step_key), Trainings()
     lines = output if isinstance(output, Lines) else None
     given = output if not isinstance(output, Lines) else output.read(lambda: reader.idle)
     for line in given:
         if isinstance(line, Mark):
-            trainings.add(reader.pause())
+            _give(reader, trainings, reader.pause())
             trainings.mark(line)
             continue
         passed = () if lines is None else lines.passed()
         reader.lines += 0 if lines is None else lines.skipped
         if trainings.tells(line):
-            trainings.add(reader.pause())
+            _give(reader, trainings, reader.pause())
             trainings.hear(line)
         before = reader.progress
         rows = reader.feed(line)
@@ -77,17 +78,25 @@ def readings_of(source: Source, output: Lines | Iterable[str | Mark]) -> list[Re
             trainings.say(text)
         if reader.progress != before:
             trainings.move()
-        if rows:
-            trainings.add(rows)
+        if rows or reader.said:
+            _give(reader, trainings, rows)
         trainings.say(line)
-        for message in reader.said:
-            trainings.add(reader.pause())
-            trainings.tell(message)
     for text in () if lines is None else lines.passed():
         trainings.say(text)
-    trainings.add(reader.pause())
+    _give(reader, trainings, reader.pause())
     trainings.add_late(reader.finish())
-    readings = trainings.readings([reader.note] if reader.note else [])
+    readings = trainings.readings([note for note in (reader.note, *reader.account.notes()) if note])
     if not readings:
         raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
+    readings[0].unread = [*reader.account.unread(), *readings[0].unread]
     return readings
+
+
+def _give(reader: Reader, trainings: Trainings, rows: list[ConsoleRow]) -> None:
+    """Hand over rows, and messages behind the rows that were printed before them."""
+    given = reader.count - len(rows)
+    for behind, message in reader.said:
+        trainings.add(rows[: behind - given])
+        trainings.tell(message)
+        rows, given = rows[behind - given :], behind
+    trainings.add(rows)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rlprobe import schema
+from rlprobe.errors import EmptyRunError
 from rlprobe.importers.console.cut import mended
 from rlprobe.importers.console.log import readings_of
 from rlprobe.importers.console.prefixes import ANSI
@@ -75,7 +76,14 @@ class Notebook(Importer):
         cells = _cells(document)
         if cells is None:
             raise CutDocumentError(f"Couldn't read '{source.path}': no notebook with cells")
-        readings = readings_of(source, _lines(cells))
+        try:
+            readings = readings_of(source, _lines(cells))
+        except EmptyRunError as error:
+            raise EmptyRunError(
+                f"Couldn't find metrics in '{source.path}': no output of its {len(cells)} cells "
+                "holds rows of them",
+                hint="A table of the Trainer has a row every `logging_steps` steps.",
+            ) from error
         if cut:
             problem = Problem(str(source.path), "the notebook is cut off: read up to the cut")
             readings[-1].problems = [problem, *readings[-1].problems]

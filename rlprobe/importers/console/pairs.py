@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rlprobe.importers.console.places import near_numbers
 from rlprobe.importers.numbers import spelled
 
 NUMBER = (
@@ -35,6 +36,9 @@ _ITEM = re.compile(
     rf"(?P<key>\S.*?)\s*[:=]\s*(?P<value>{_VALUE})\s*(?P<unit>[A-Za-z%/]*)\s*", re.IGNORECASE
 )
 _SOURCE_FILES = (".py", ".cpp", ".cc", ".cu")  # `train.py:143` is a place
+_SECONDS = frozenset(
+    {"s", "sec", "secs", "second", "seconds", "ms", "us", "µs", "m", "min", "mins", "h", "hours"}
+)
 _SCALE = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "%": 1e-2}
 
 
@@ -45,6 +49,7 @@ class Pair:
     Attributes:
         of: the total of a counter: 500 in `step 12/500`.
         spread: what stands behind `±`.
+        unit: as it is written: `s`, `ms`, `%`, …; empty where there is none.
         blank: whether nothing but blanks stands between them: `loss 0.5`.
         start, end: where it stands in the text.
     """
@@ -53,6 +58,7 @@ class Pair:
     value: float
     of: float | None
     spread: float | None
+    unit: str
     blank: bool
     start: int
     end: int
@@ -61,7 +67,7 @@ class Pair:
 def pairs_in(text: str) -> list[Pair]:
     """Every name with its number, in order."""
     pairs = []
-    for match in PLAIN.finditer(text):
+    for match in near_numbers(PLAIN, text):
         value = value_of(match["value"], match["unit"])
         if value is not None and not match["key"].endswith(_SOURCE_FILES):
             of, spread = match["of"], match["spread"]
@@ -71,6 +77,7 @@ def pairs_in(text: str) -> list[Pair]:
                     value,
                     None if of is None else float(of),
                     None if spread is None else value_of(spread, match["unit"]),
+                    match["unit"].strip(),
                     match["sign"] is None,
                     match.start(),
                     match.end(),
@@ -91,10 +98,20 @@ def metrics_of(pairs: Sequence[Pair]) -> dict[str, float]:
     row: dict[str, float] = {}
     for pair in pairs:
         if pair.of is None:
-            row[pair.key] = pair.value
+            name = pair.key if pair.unit.lower() not in _SECONDS else duration(pair.key)
+            row[name] = pair.value
             if pair.spread is not None:
-                row[f"{pair.key}_std"] = pair.spread
+                row[f"{name}_std"] = pair.spread
     return row
+
+
+def duration(key: str) -> str:
+    """The name of what is measured in seconds: `reward=5.9s` is no reward, but how long it took."""
+    from rlprobe import schema
+    from rlprobe.importers.console.line import meanings
+
+    known = [metric for name in meanings([key]) if (metric := schema.metric(name))]
+    return f"time/{key}" if known and all(metric.unit != "s" for metric in known) else key
 
 
 def plain_pairs(text: str) -> tuple[list[tuple[str, float]], str]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.account import Account, looks_like_metrics
+from rlprobe.importers.console.alike import repeats, says_more
 from rlprobe.importers.console.asides import Asides
 from rlprobe.importers.console.bars import without_bars
 from rlprobe.importers.console.blocks import Blocks, Group
-from rlprobe.importers.console.lists import Lists
+from rlprobe.importers.console.held import Held, beside
 from rlprobe.importers.console.meaning import Known, Meanings, RowHead
 from rlprobe.importers.console.messages import Message, messages
 from rlprobe.importers.console.pairs import plain_pairs
 from rlprobe.importers.console.prefixes import Line, bare
-from rlprobe.importers.console.regular import Regular
 from rlprobe.importers.console.steps import Bar, ConsoleRow, Row
 from rlprobe.importers.console.table import Tables
 from rlprobe.importers.console.wrapped import Wrapped
@@ -27,7 +26,6 @@ _OPENS = re.compile(r"\{\s*(?:['\"]|$)")
 _DEEPSPEED = re.compile(r"\bstep=(\d+), skipped=(\d+), lr=\[([-+.\deE]+)")
 _EVALUATING = re.compile(r"\*{3,} ?Evaluating\b", re.IGNORECASE)
 _BETTER = re.compile(r"\s?\((?:higher|lower) is better\)\s?")
-_PACE = re.compile(r"time|second|/s|tps|flops|mfu|memory|throughput|eta", re.IGNORECASE)
 _EVALUATION = ("eval_", "eval/", "test_", "val/", "validation/")
 
 
@@ -72,16 +70,14 @@ class Reader:
         self.most = most
         self.asides = Asides(most)
         self.messages = messages()
-        self.said: list[Message] = []  # in what was fed last
+        self.said: list[tuple[int, Message]] = []  # in what was fed last, each behind how many rows
         self.measured = 0  # rows that are no evaluation
         self.unstepped = False  # whether some row told no step
         self.names: set[str] = set()  # of the rows that told their step
         self.points = False  # whether scalars are printed one by one
         self.evaluating = 0  # lines in which an evaluation may still follow
         self.blocks = Blocks(step_key)
-        self.lists = Lists(most)
-        self.groups: dict[str, list[Group]] = {"heading": [], "coarse": [], "nowhere": []}
-        self.regular = Regular(most)
+        self.held = Held(most, self.account)
 
     def feed(self, segment: str) -> list[ConsoleRow]:
         """The rows that are whole with one more line, or what stands between carriage returns."""
@@ -151,17 +147,24 @@ class Reader:
         self.rank, self.number = known.head.rank, known.number
         if isinstance(known.head, RowHead):
             self._row(known.numbers)
-        elif not self.blocks.take(known.head.labelled(known.numbers)) and known.head.metrics:
+            return
+        found = known.head.labelled(known.numbers)
+        if not self.blocks.take(found, known.number, known.segment) and known.head.metrics:
             self.account.miss(self.number, bare(known.segment).text)
         self._settle()
 
     def pause(self) -> list[ConsoleRow]:
         """The rows that are whole because something else begins: another training, a cell."""
+        self.said = []
+        self._release()
+        for line in self.wrapped.finish():
+            self._take(line)
         self._flush()
         return self._given()
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
+        self.said = []
         self._release()
         for line in self.wrapped.finish():
             self._take(line)
@@ -172,11 +175,16 @@ class Reader:
             self.note = self._fall_back()
         elif self.asides and self.context is not None:
             self._give(ConsoleRow(self.context, self.asides.rest()))
-        elif not self.unstepped:
-            self._late_groups()
-            for step, row in self.regular.rows(self.steps):
-                self._give(ConsoleRow(step, row))
+        else:
+            self._end_held()
         return self._given()
+
+    def _end_held(self) -> None:
+        """What was held back in case there is nothing better, where there was."""
+        self.held.give_up("nowhere", *(("heading", "coarse") if self.unstepped else ("coarse",)))
+        if not self.unstepped:
+            for step, row in [*self.held.late(self.names), *self.held.regular.rows(self.steps)]:
+                self._give(ConsoleRow(step, row))
 
     def _given(self) -> list[ConsoleRow]:
         if not self.ready:
@@ -219,7 +227,7 @@ class Reader:
             row = {key: value for key, value in row.items() if key != "step"}
             signs = sum(map(text.count, ":=|"))
             if signs >= len(row) and not all(map(console_line.counts, row)):
-                self.regular.add(step, row, ())
+                self.held.regular.add(step, row, ())
         for table_row in self.tables.feed(text):
             if console_line.measures(table_row):
                 self._row(table_row)
@@ -287,15 +295,14 @@ class Reader:
                 self._row(row)
 
     def _tell(self, message: Message) -> None:
-        """What a framework says beside its rows."""
-        self.said.append(message)
-        if message.known.rows == "bar":
-            self._flush()
-            if self.bar is not None:
-                self.asides.overflowed |= "update_skipped" in message.metrics
-                self._explicit(self.bar.at, dict(message.metrics))
-                return
-        self.asides.add(message, rows=bool(self.measured))
+        """What a framework says beside its rows: its numbers are of the next row, or one alone."""
+        self._flush()
+        if message.known.rows == "bar" and self.bar is not None:
+            self.asides.overflowed |= "update_skipped" in message.metrics
+            self._explicit(self.bar.at, dict(message.metrics))
+        else:
+            self.asides.add(message, rows=bool(self.measured))
+        self.said.append((self.count, message))
 
     def _deepspeed(self, text: str) -> bool:
         match = _DEEPSPEED.search(text) if "skipped=" in text else None
@@ -315,7 +322,7 @@ class Reader:
 
     def _explicit(self, step: int, row: Row) -> None:
         self._flush()
-        if self.latest == step and _repeats(self.last, row):
+        if self.latest == step and repeats(self.last, row):
             return
         if self.rank is not None and self.rank != self.rank_of.setdefault(step, self.rank):
             return  # another rank has printed this step
@@ -346,7 +353,7 @@ class Reader:
             return
         at = self.bar if self.bar_here else None
         if self.waiting is not None:
-            if _says_more(self.waiting.metrics, row):
+            if says_more(self.waiting.metrics, row):
                 at = at or self.waiting.bar_at
                 row = {**self.waiting.metrics, **row}
             else:
@@ -367,14 +374,16 @@ class Reader:
 
     def _other(self, text: str) -> None:
         """A line that is no row: a heading, a label under one, a step for the next dict."""
-        self.lists.feed(text)
+        self.held.lists.feed(text)
         context = console_line.context_in(text)
         self.context = self.context if context is None else context
         coarse = console_line.parse_coarse(text)
         if coarse is not None:
             step = int(coarse.pop("step"))
             self.blocks.ready.append(Group(coarse, step, "coarse"))
-        elif not self.blocks.feed(text) and (self.tables.misfit or looks_like_metrics(text)):
+        elif not self.blocks.feed(text, self.number) and (
+            self.tables.misfit or looks_like_metrics(text)
+        ):
             self.account.miss(self.number, text)
         self._settle()
 
@@ -393,39 +402,22 @@ class Reader:
 
     def _without_own_step(self, group: Group) -> None:
         at = self.latest if group.where == "after" else group.step
-        self.regular.add(at, group.others, group.repeated)
-        if not group.metrics:
-            return
+        self.held.regular.add(at, group.others, group.repeated)
         if not console_line.measures(group.metrics):
-            self.regular.add(at, group.metrics, group.repeated)
+            self.held.regular.add(at, group.metrics, group.repeated)
         elif group.where == "after" or (group.where == "coarse" and self.measured):
-            self._beside(group)
-        elif len(self.groups[group.where]) < self.most:
-            self.groups[group.where].append(group)
+            row = beside(group, self.last, self.account)
+            if row and (self.count or self.waiting):
+                self._give(ConsoleRow(None, row, beside=True))
+        else:
+            self.held.keep(group)
 
     def _block_row(self, step: int, row: Row) -> None:
-        if self.latest == step and _repeats(self.last, row):
+        if self.latest == step and repeats(self.last, row):
             return
         self.last = row
         self.names.update(row)
         self._give(ConsoleRow(step, {**self._warned(row), **row}))
-
-    def _beside(self, group: Group) -> None:
-        """Metrics that are printed after the row of their step."""
-        row = {
-            key: value
-            for key, value in group.metrics.items()
-            if key not in group.repeated and key not in self.last
-        }
-        if row and (self.count or self.waiting):
-            self._give(ConsoleRow(None, row, beside=True))
-
-    def _late_groups(self) -> None:
-        """Blocks under headings, in a log whose rows tell their steps: what is new in them."""
-        for group in self.groups["heading"]:
-            row = {key: value for key, value in group.metrics.items() if key not in self.names}
-            if row:
-                self._give(ConsoleRow(group.step, row))
 
     def _evaluation(self, text: str) -> None:
         """The line under `***** Evaluating …`: numbers of held-out data."""
@@ -445,63 +437,12 @@ class Reader:
         if warned and self.context is not None:
             self._explicit(self.context, warned)
             return ""
-        if alone and not (self.groups["heading"] or self.groups["coarse"]):
+        if alone and not (self.held.of("heading") or self.held.of("coarse")):
             for row in alone:
                 self._implicit(row)
                 self._flush()
             return "no rows of metrics: only numbers in messages of the framework"
-        rows, note = self._held()
+        rows, note = self.held.rows()
         for step, row in rows:
             self._block_row(step, row)
         return note if rows else ""
-
-    def _held(self) -> tuple[list[tuple[int, Row]], str]:
-        """Rows that are only as good as nothing better is there, and what they are, in words."""
-        for where, note in (
-            ("heading", "read from blocks of names and numbers under a step"),
-            ("coarse", "the steps are those of a larger counter (epoch, episode, …)"),
-        ):
-            if groups := self.groups[where]:
-                return _merged(groups, self.regular.rows(len(groups), min(3, len(groups)))), note
-        if groups := self.groups["nowhere"]:
-            numbered = list(enumerate((group.metrics for group in groups), start=1))
-            return numbered, "steps not logged: numbered by row"
-        rows, note = self.lists.rows()
-        return (rows, note) if rows else (self.regular.rows(0), "no name in it is known")
-
-
-def _merged(groups: list[Group], regular: list[tuple[int, Row]]) -> list[tuple[int, Row]]:
-    """Blocks of the same step, one after another, as one row, with what comes at every step."""
-    others = dict(regular)
-    rows: list[tuple[int, Row]] = []
-    for group in groups:
-        step = group.step or 0
-        if not rows or rows[-1][0] != step:
-            rows.append((step, dict(others.pop(step, {}))))
-        rows[-1][1].update(group.metrics)
-    return rows
-
-
-def _repeats(last: Row, row: Row) -> bool:
-    """Whether a row says again what the last one said; ranks differ in nothing but their pace."""
-    if set(last) != set(row):
-        return False
-    return all(_same(last[key], value) for key, value in row.items() if not _PACE.search(key))
-
-
-def _same(a: float, b: float) -> bool:
-    return a == b or (math.isnan(a) and math.isnan(b))
-
-
-def _says_more(first: Row, row: Row) -> bool:
-    """Whether a row tells the one before it again, with more digits or keys (LLaMA-Factory)."""
-    shared = [key for key in first if key in row]
-    if len(shared) < 2 or not row.keys() - first.keys():
-        return False
-    if len(shared) < len(first) and "epoch" not in shared:
-        return False
-    return all(_close(first[key], row[key]) for key in shared)
-
-
-def _close(a: float, b: float) -> bool:
-    return _same(a, b) or abs(a - b) <= 1e-3 * max(abs(a), abs(b)) + 5e-5

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rlprobe.importers.console.ending import LastWords
 from rlprobe.importers.console.launches import (
@@ -28,6 +28,7 @@ from rlprobe.importers.console.launches import (
     Training,
     agree,
     alike,
+    are_trained,
     have_loss,
     kind_of,
     name_of,
@@ -119,13 +120,24 @@ class Trainings:
                 self._take(row)
 
     def add_late(self, rows: Sequence[ConsoleRow]) -> None:
-        """Take rows that were known only in the end: they begin nothing after others."""
-        self._decide()
-        if not len(self._last):
-            self.add(rows)
-            return
+        """Take rows that were known only in the end: they begin nothing after others.
+
+        What they tell under a name that the rows have is something else: a validation's, say.
+        """
+        begun, late = bool(len(self._last)), False
         for row in rows:
-            self._last.add(row, place_of(row))
+            places = place_of(row)
+            late |= begun and self._last.goes_back(places)
+            if not late:
+                self.add([row])
+                continue
+            self._decide()
+            names = self._last.names if len(self._all) == 1 else row.metrics.keys()
+            other = {key: at for key, at in row.metrics.items() if {key, name_of(key)} & names}
+            new = {key: at for key, at in row.metrics.items() if key not in other}
+            self._apart += [replace(row, metrics=other)] if other else []
+            if new:
+                self._last.add_late(replace(row, metrics=new))
 
     def _take(self, row: ConsoleRow) -> None:
         if self._waiting:
@@ -207,7 +219,7 @@ class Trainings:
         between, self._is_said = self._between, True
         if _FAILED.search(line):
             between.failed = True
-            self._alarm = len(self._last) - 1 if self._alarm is None else self._alarm
+            self._alarm = self._last.end if self._alarm is None else self._alarm
         if _SUMMARY.search(line):
             between.ended = True
         elif _RESUMED.search(line):
@@ -230,7 +242,7 @@ class Trainings:
             between.bar = mark
         if mark.error and self._heard:
             between.failed = True
-            self._alarm = len(self._last) - 1 if self._alarm is None else self._alarm
+            self._alarm = self._last.end if self._alarm is None else self._alarm
             for line in mark.error:
                 self.say(line)
         if mark.cell:
@@ -249,7 +261,7 @@ class Trainings:
     def tell(self, message: Message) -> None:
         """A message of the framework; the rows before it have been given."""
         self._decide()
-        self._last.heard.hear(message, len(self._last) - 1)
+        self._last.heard.hear(message, self._last.end)
 
     def move(self) -> None:
         """The output goes on: what was said is no end of the whole."""
@@ -271,7 +283,7 @@ class Trainings:
         self._decide()
         if not len(self._last):
             return []
-        last = len(self._last) - 1
+        last = self._last.end
         self._last.tell(self._words.event(None) or self._last.heard.ending(last), last)
         readings = [training.reading(notes) for training in self._all]
         for number, reading in enumerate(readings if len(readings) > 1 else (), start=1):
@@ -288,7 +300,7 @@ class Trainings:
         examples = tuple(
             (number, _spelled(row)) for number, row in enumerate(rows[:_MOST_EXAMPLES], start=1)
         )
-        return Unread("row of a table beside the training", len(rows), of, examples)
+        return Unread("row beside the training", len(rows), of, examples)
 
     def _is_shown_again(self, row: ConsoleRow, step: int) -> bool:
         """Whether a notebook shows a row once more: a table that was drawn again, or its data.
@@ -318,7 +330,7 @@ def _is_another(training: Training, rows: Sequence[ConsoleRow], between: _Betwee
     anew = _begins_anew(training, rows)
     if other:
         announced = between.ended or (anew is not False and bool(between.numbers))
-        return have_loss(kinds) and (announced or bool(anew and have_loss(training.kinds)))
+        return are_trained(rows) and (announced or bool(anew and have_loss(training.kinds)))
     if anew is False or between.resumed:
         return False
     if between.ended or (anew and _differ(training.numbers, between)):

@@ -29,10 +29,12 @@ class Style:
     Attributes:
         decimal: what stands before the decimals. In a table that has both, a number that can be
             read in two ways is not read.
+        framed: whether rows begin and end with the delimiter.
     """
 
     delimiter: str
     decimal: Decimal = "point"
+    framed: bool = False
 
     def cells(self, line: str) -> list[str]:
         """The cells of one row, without the spaces around them; [] if it cannot be taken apart."""
@@ -41,14 +43,12 @@ class Style:
         except csv.Error:
             return []
         cells = [cell.strip() for cell in row]
-        if self.delimiter == "|" and len(cells) > 1 and not cells[0] and not cells[-1]:
-            return cells[1:-1]  # framed
-        return cells
+        return cells[1:-1] if self.framed and len(cells) > 1 else cells
 
     def number(self, cell: str) -> float | None:
         """The number in a cell; None if there is none, or if it can be read in two ways."""
         if self.decimal == "point" or not ("," in cell or "." in cell):
-            return spelled(cell)
+            return _plain(cell)
         plain = cell.strip("'\" ")
         if _BOTH.fullmatch(plain):
             return spelled(plain.replace(".", "").replace(",", "."))
@@ -61,6 +61,15 @@ class Style:
         return spelled(plain)
 
 
+def _plain(cell: str) -> float | None:
+    if not cell or "_" in cell:
+        return None
+    try:
+        return float(cell)
+    except ValueError:
+        return spelled(cell)
+
+
 def _thousands(cell: str) -> bool:
     return bool(_GROUPED_POINT.fullmatch(cell)) and not cell.lstrip("-+").startswith("0")
 
@@ -71,8 +80,10 @@ def style_of(lines: Sequence[str]) -> Style | None:
     best = max(_DELIMITERS, key=header.count)
     if not header.count(best):
         return None
-    plain = Style(best)
-    return Style(best, _decimal(best, [cell for line in lines[1:] for cell in plain.cells(line)]))
+    framed = best == "|" and header.strip().startswith("|") and header.strip().endswith("|")
+    plain = Style(best, framed=framed)
+    decimal = _decimal(best, [cell for line in lines[1:] for cell in plain.cells(line)])
+    return Style(best, decimal, framed)
 
 
 def _decimal(delimiter: str, cells: Iterable[str]) -> Decimal:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers import steps
+from rlprobe.importers import long_form, steps
 from rlprobe.importers.documents.csv_cells import Style, is_blank, is_cut
 from rlprobe.importers.documents.csv_lines import Line
 from rlprobe.importers.documents.json_document import tag_of
@@ -18,7 +18,10 @@ _EXTREMES = ("__MIN", "__MAX")
 _IDLE = frozenset({"relative time (process)", "relative time (wall)", "wall time", "created"})
 _TENSORBOARD = ("wall time", "step", "value")  # its page exports one metric per file
 _MONITOR = ("r", "l", "t")
+_MOST = float(2**62)
 _EPISODES = "one row per episode: numbered by episode"
+
+_Long = tuple[int, int, int | None]
 
 
 class Table:
@@ -34,29 +37,56 @@ class Table:
         self.cells_read = 0
         self.unfit = UnreadCount("row")
         self.numbers: dict[str, int] = {}  # cells of each column that were read
-        self.odd: dict[str, list[tuple[int, str]]] = {}  # and those that were not
+        self.odd: dict[str, tuple[UnreadCount, UnreadCount]] = {}  # others, and those like numbers
         self._head(header)
         runs = {run for run, name in self.columns if name}
         self.single = len({run for run in runs if run}) <= 1
+        self.long: _Long | None = None
         self.rows = 0
+        self.quick_rows = 0  # that hold a number in each cell
+        self.quick = False
+        if self.single:
+            self.readings[""] = Reading()
 
     def _head(self, header: Sequence[str]) -> None:
         self.header = tuple(header)
         self.trailing = len(header) - len(_without_blank_end(header))
         self.columns = _columns(header, self.source)
+        self.names = [name for _, name in self.columns]
         if self.step_key is not None:
+            self.quick = self._may_be_quick()
             self.step = self.header.index(self.step_key) if self.step_key in header else None
 
-    def choose_step(self, rows: Sequence[Sequence[str]]) -> None:
+    def _may_be_quick(self) -> bool:
+        return self.single and self.style.decimal == "point" and all(self.names) and not self.long
+
+    def _long_form(self, rows: Sequence[Mapping[str, float | None]]) -> _Long | None:
+        """The columns of the metric's name, of its value and of the run, if rows name theirs."""
+        keys = long_form.keys_of(self.header)
+        if keys is None or any(row.get(keys[0]) is not None for row in rows):
+            return None
+        run = next((key for key in long_form.RUN_KEYS if key in self.header), None)
+        place = self.header.index
+        return place(keys[0]), place(keys[1]), None if run is None else place(run)
+
+    def choose_step(self, rows: Iterable[Sequence[str]]) -> None:
         """Find the column that counts the steps, by its name and by what the first rows hold."""
-        plain = [dict(zip(self.header, row, strict=False)) for row in rows]
-        numbered = [{k: self.style.number(cell) for k, cell in row.items()} for row in plain]
+        header: Sequence[str] = self.header
+        numbered: list[dict[str, float | None]] = []
+        for row in rows:
+            if self.is_header(row):
+                header = row
+            else:
+                values = map(self.style.number, row)
+                numbered.append(dict(zip(header, values, strict=False)))
         key = steps.asked_or_best(numbered, self.source.step_key, table=True)
         if key is None and any(run for run, _ in self.columns):
             key = self.header[0]  # an export of W&B with another axis: it is the first column
-        if key is None and not self.header[0] and _counts(row[0] for row in rows if row):
+        if key is None and not self.header[0] and _counts([row.get("") for row in numbered]):
             key = ""  # the index of a data frame
         self.step_key = key
+        self.long = self._long_form(numbered)
+        self.quick = self._may_be_quick()
         self.step = self.header.index(key) if key is not None and key in self.header else None
 
     def is_header(self, cells: Sequence[str]) -> bool:
@@ -69,6 +99,8 @@ class Table:
     def add(self, line: Line, *, last: bool = False) -> None:
         """Take the next line that is neither blank nor a comment."""
         number, text = line
+        if not last and self._plain(text):
+            return
         cells = self.style.cells(text)
         if self.is_header(cells):
             self._head(cells)
@@ -87,6 +119,26 @@ class Table:
             self._refuse(line, "no step")
             return
         self._keep(number, step, cells, values)
+
+    def _plain(self, text: str) -> bool:
+        """Take a line of plain numbers alone, as nearly all are; whether it was one."""
+        if not self.quick or '"' in text or "_" in text:
+            return False
+        cells = text.split(self.style.delimiter)
+        if len(cells) != len(self.names):
+            return False
+        try:
+            values = [*map(float, cells)]
+        except ValueError:
+            return False
+        step = self.rows + 1 if self.step is None else values[self.step]
+        lost = self.step is None and self.step_key is not None
+        if lost or not -_MOST < step < _MOST or step != int(step):
+            return False
+        self.rows += 1
+        self.quick_rows += 1
+        self.readings[""].rows.add(int(step), dict(zip(self.names, values, strict=True)))
+        return True
 
     def _fitting(self, cells: list[str]) -> list[str]:
         """As many cells as the header has, where only blank ones are too many or too few."""
@@ -111,6 +163,9 @@ class Table:
     def _keep(
         self, number: int, step: int, cells: Sequence[str], values: Sequence[float | None]
     ) -> None:
+        if self.long is not None:
+            self._spread(step, cells, values)
+            return
         rows: dict[str, dict[str, float]] = {}
         padded = [*values, *[None] * (len(cells) - len(values))]
         for (run, name), cell, value in zip(self.columns, cells, padded, strict=False):
@@ -120,11 +175,20 @@ class Table:
                 rows.setdefault("" if self.single else run, {})[name] = value
                 self.numbers[name] = self.numbers.get(name, 0) + 1
             elif not is_blank(cell):
-                self.odd.setdefault(name, []).append((number, cell))
+                self._odd(name, number, cell)
         for run, row in rows.items():
             if self.single or run:
                 self.cells_read += len(row)
                 self.readings.setdefault(run, Reading(run=run)).rows.add(step, row)
+
+    def _spread(self, step: int, cells: Sequence[str], values: Sequence[float | None]) -> None:
+        """Keep a row of one value, which names its metric and perhaps its run."""
+        name, value, run = self.long or (0, 0, None)
+        number = values[value]
+        if number is not None and cells[name]:
+            self.cells_read += 1
+            key = "" if run is None else cells[run]
+            self.readings.setdefault(key, Reading(run=key)).rows.add(step, {cells[name]: number})
 
     def finish(self) -> list[Reading]:
         """The readings, one for each run.
@@ -136,24 +200,31 @@ class Table:
         if not full:
             raise EmptyRunError(f"Couldn't find metrics in '{self.source.path}': no row of numbers")
         full[0].problems = self.complaints.all()
-        full[0].unread = [*self.unfit.unread(self.rows), *self._odd_cells().unread(self.cells_read)]
+        cells = self.cells_read + self.quick_rows * len(self.names)
+        full[0].unread = [*self.unfit.unread(self.rows), *self._odd_cells().unread(cells)]
         if self.header[:3] == _MONITOR:
             full[0].framework, full[0].notes = "monitor", [_EPISODES]
             return full
+        if len(full) == 1:
+            full[0].run = ""
         for reading in full:
             reading.step_key = self.step_key
             numbered = self.step_key is not None
             reading.notes = [] if numbered else ["steps not logged: numbered by row"]
         return full
 
+    def _odd(self, name: str, number: int, cell: str) -> None:
+        every, alike = self.odd.setdefault(name, (UnreadCount("cell"), UnreadCount("cell")))
+        every.add(number, f"{name}: {cell}")
+        if looks_like_number(cell):
+            alike.add(number, f"{name}: {cell}")
+
     def _odd_cells(self) -> UnreadCount:
         """Cells without a number: all of a column of numbers, else those that look like one."""
         odd = UnreadCount("cell")
-        for name, cells in self.odd.items():
-            whole = self.numbers.get(name, 0) >= len(cells)
-            for number, cell in cells:
-                if whole or looks_like_number(cell):
-                    odd.add(number, f"{name}: {cell}")
+        for name, (every, alike) in self.odd.items():
+            whole = self.numbers.get(name, 0) + self.quick_rows >= every.count
+            odd.take(every if whole else alike)
         return odd
 
 
@@ -186,8 +257,7 @@ def _column(name: str) -> tuple[str, str]:
     return (run, metric) if separator else ("", name)
 
 
-def _counts(cells: Iterable[str]) -> bool:
+def _counts(index: Sequence[float | None]) -> bool:
     """Whether these are whole numbers that go up."""
-    found = [steps.step_number(cell) for cell in cells]
-    known = [step for step in found if step is not None]
-    return len(known) == len(found) > 1 and sorted(set(known)) == known
+    known = [step for step in map(steps.step_number, index) if step is not None]
+    return len(known) == len(index) > 1 and sorted(set(known)) == known

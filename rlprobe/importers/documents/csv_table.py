@@ -33,6 +33,8 @@ class CSVTable(Importer):
       `time/total_timesteps`, … `--step-key` chooses another one; all are kept as columns.
     - Where cells have decimals after a comma (`0,5`), all do, and a point separates thousands; in a
       table that mixes both, numbers that can be read in two ways are not read.
+    - A table of one value per row, which names its metric (`run,tag,step,value`): rows of one step
+      become one, and each run is one.
     - Lines that start with `#` are comments. Where none but the last of these names the columns, it
       is the header.
 
@@ -77,8 +79,7 @@ class CSVTable(Importer):
         table = Table(source, style, style.cells(first))
         if not table.header:
             raise EmptyRunError(f"Couldn't find metrics in '{source.path}': it has no header")
-        cells = [style.cells(text) for _, text in peeked]
-        table.choose_step([row for row in cells if not table.is_header(row)])
+        table.choose_step(style.cells(text) for _, text in peeked)
         for line, after in itertools.pairwise((*_rows(lines_of(source), first), None)):
             if line is not None:
                 table.add(line, last=after is None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -111,14 +112,16 @@ class Columns:
     def _number(self) -> None:
         """Number the rows of columns without any steps, if a name among them is a metric's."""
         known = naming.every()["generic"].canonical
-        metrics = [values for place, values in self.loose.items() if known("/".join(place))]
+        depth = _shared(list(self.loose))
+        named = {place: "/".join(place[depth:]) for place in self.loose}
+        metrics = [values for place, values in self.loose.items() if known(named[place])]
         if not metrics:
             return
         size = Counter(map(len, metrics)).most_common(1)[0][0]
         axis = Axis((), None, range(1, size + 1))
         for place, values in list(self.loose.items()):
             if len(values) == size:
-                axis.columns["/".join(place)] = self.loose.pop(place)
+                axis.columns[named[place]] = self.loose.pop(place)
         self.axes = [axis]
 
     def unread(self) -> UnreadCount:
@@ -128,6 +131,13 @@ class Columns:
             shown = ", ".join(str(value) for value in values[:_SHOWN])
             left.add(place, f"{'/'.join(name)}: [{shown}, …] ({len(values):,} values)")
         return left
+
+
+def _shared(places: Sequence[Place]) -> int:
+    """How many keys the places of all columns begin with alike."""
+    first, last = min(places), max(places)
+    pairs = zip(first[:-1], last[:-1], strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def columnar(document: Any, source: Source) -> list[Reading]:

@@ -31,7 +31,7 @@ class JSONDocument(Importer):
     """A JSON document that holds a run in one of the usual shapes.
 
     - a list of rows: `[{"step": 1, "loss": 0.5}, …]`, alone or under some key of an object (a bare
-      `log_history`, an export of a tracker);
+      `log_history`, an export of a tracker), or rows by their step (`{"epoch_1": {…}, …}`);
     - a metric with its values by step: `{"train/loss": {"1": 0.5, "2": 0.4}}` (NeMo-RL), also with
       the values one level down (`{"lm loss": {"start_step": 1, "values": {"1": 10.5}}}`, Megatron's
       golden files, where the text `"nan"` is padding and means not logged);

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rlprobe import naming
-from rlprobe.importers import evaluations, steps
+from rlprobe.importers import evaluations, long_form, steps
 from rlprobe.importers.importer import Complaints, Reading
 from rlprobe.importers.numbers import number
 from rlprobe.importers.source import Source
 from rlprobe.importers.unread import UnreadCount
 
 _DEEPEST = 6
+_FEWEST_ROWS = 2
+_PLACE = "step"  # of rows that stand under their step
+_STEP_NAME = re.compile(r"(?:(?:step|iter|iteration|epoch|update)[ _:-]*)?(?P<at>\d{1,18})", re.I)
 
 
 @dataclass
@@ -109,9 +113,9 @@ def _add(part: RowList, key: str | None, reading: Reading, complaints: Complaint
         if step is None:
             unstepped += measures(row)
         elif part.of_evaluation or evaluations.is_evaluation(row):
-            reading.rows.add(step, evaluations.marked(row))
+            reading.rows.add(step, evaluations.marked(long_form.spread(row)))
         else:
-            reading.rows.add(step, row)
+            reading.rows.add(step, long_form.spread(row))
     return unstepped
 
 
@@ -123,5 +127,19 @@ def _lists(node: Any, place: tuple[str, ...]) -> Iterator[RowList]:
         if rows and len(rows) * 2 >= len(node):
             yield part
     elif isinstance(node, dict) and len(place) < _DEEPEST:
+        if numbered := _numbered(node):
+            yield RowList(place, numbered, stepped=True)
+            return
         for key, value in node.items():
             yield from _lists(value, (*place, key))
+
+
+def _numbered(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows by their step: `{"1": {…}, "2": {…}}`, `{"epoch_1": {…}, …}`; [] if these are none."""
+    if len(node) < _FEWEST_ROWS or not all(isinstance(row, dict) for row in node.values()):
+        return []
+    steps_of = [_STEP_NAME.fullmatch(key) for key in node]
+    if not all(steps_of) or not all(map(measures, node.values())):
+        return []
+    pairs = zip(steps_of, node.values(), strict=True)
+    return [{_PLACE: int(step["at"]), **row} for step, row in pairs if step is not None]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers import evaluations, steps
+from rlprobe.importers import evaluations, long_form, steps
 from rlprobe.importers.documents import json_blocks, json_runs
 from rlprobe.importers.importer import Complaints, Importer, Reading
 from rlprobe.importers.numbers import number
@@ -36,7 +36,8 @@ class JSONLines(Importer):
     as columns. verl's file logger writes `{"step": 12, "data": {…}}` and a null there was NaN or
     infinite; elsewhere a null is not logged. Nested objects become keys with a slash; a wrapper
     such as `metrics` or `data` is taken off, and `config` is no metric. Several rows of one step
-    (prime-rl) become one. A row that says of itself that it is one of an evaluation
+    (prime-rl) become one; so do rows of one value each that name its metric
+    (`{"metric": "loss", "value": 0.5}`). A row that says of itself that it is one of an evaluation
     (`"mode": "eval"`) has its metrics below `eval/`.
 
     A torn last line or a bad row costs that row, and is reported with its line number. Rows without
@@ -118,7 +119,7 @@ def _unwrapped(row: dict[str, Any]) -> dict[str, Any]:
         inner = row.get(wrapper)
         if isinstance(inner, dict):
             return {**{key: value for key, value in row.items() if key != wrapper}, **inner}
-    return row
+    return dict(long_form.spread(row))
 
 
 def _lines(block: bytes) -> list[bytes]:
@@ -143,7 +144,8 @@ class _Reader:
     def _fast(self, block: bytes) -> bool:
         found = self.blocks.read(block)
         found = found and found.unwrapped(_WRAPPERS, _SETTINGS)
-        if found is None or "train_runtime" in {*found.columns, *found.texts}:
+        names = set() if found is None else {*found.columns, *found.texts}
+        if found is None or "train_runtime" in names or long_form.keys_of(names) is not None:
             return False
         columns = json_runs.named(found)
         if columns is None:

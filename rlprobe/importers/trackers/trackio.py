@@ -12,7 +12,7 @@ from rlprobe.importers.numbers import number
 from rlprobe.importers.source import Source
 from rlprobe.importers.step_axis import StepAxis
 from rlprobe.importers.trackers.sqlite_file import Database, has_columns, opened
-from rlprobe.values import Problem
+from rlprobe.values import Event, Problem
 
 _NEEDED = ("metrics", "run_name", "step")
 
@@ -23,7 +23,8 @@ class Trackio(Importer):
     They lie in `$TRACKIO_DIR`, or in `~/.cache/huggingface/trackio/<project>.db`. Non-finite
     numbers are stored as words (`"NaN"`, `"Infinity"`). As with W&B, the trainer's step counts
     where a row carries it. The database may be open elsewhere: it is read without touching it, and
-    a write-ahead log is taken into account.
+    a write-ahead log is taken into account. Alerts that the training raised become events of the
+    kind `alert`, which are shown and not judged: their step counts calls of `log`.
 
     Source: trackio/sqlite_storage.py.
     """
@@ -44,10 +45,15 @@ class Trackio(Importer):
                 raise InputError(f"Couldn't read '{source.path}': no Trackio table of metrics")
             runs = _runs(database, columns)
             settings = _settings(database)
+            alerts = _alerts(database)
         if not runs:
             raise EmptyRunError(f"Couldn't find metrics in '{source.path}': no rows")
         return [
-            run.reading(str(source.path), settings.get(key) or settings.get(run.name, {}))
+            run.reading(
+                str(source.path),
+                settings.get(key) or settings.get(run.name, {}),
+                alerts.get(key, []),
+            )
             for key, run in runs.items()
         ]
 
@@ -70,13 +76,14 @@ class _Run:
             return
         self.axis.add(row, int(counted))
 
-    def reading(self, path: str, settings: dict[str, Any]) -> Reading:
+    def reading(self, path: str, settings: dict[str, Any], alerts: list[Event]) -> Reading:
         """All of it."""
         problems = [Problem(path, f"{self.bad:,} rows of {self.name} left out: not readable")]
         return Reading(
             rows=self.axis.table(),
             run=self.name,
             settings={key: value for key, value in settings.items() if not key.startswith("_")},
+            events=alerts,
             notes=self.axis.notes(),
             problems=problems if self.bad else [],
         )
@@ -107,3 +114,16 @@ def _settings(database: Database) -> dict[str, dict[str, Any]]:
         if isinstance(config, dict):
             configs[str(run or name)] = config
     return configs
+
+
+def _alerts(database: Database) -> dict[str, list[Event]]:
+    columns = database.columns("alerts")
+    if not columns >= {"run_name", "title", "level", "step"}:
+        return {}
+    key = "run_id" if "run_id" in columns else "run_name"
+    alerts: dict[str, list[Event]] = {}
+    query = f"SELECT {key}, title, level, step FROM alerts ORDER BY rowid"  # noqa: S608
+    for run, title, level, step in database.rows(query):
+        data = {"severity": str(level), "by": "trackio", "logged": step}
+        alerts.setdefault(str(run), []).append(Event("alert", None, message=str(title), data=data))
+    return alerts
