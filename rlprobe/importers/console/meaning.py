@@ -20,7 +20,7 @@ from rlprobe.importers.console.messages import messages
 from rlprobe.importers.console.prefixes import bare
 from rlprobe.importers.console.shapes import Meaning, Shapes
 from rlprobe.importers.console.table import Tables
-from rlprobe.importers.console.wrapped import Wrapped, may_be_broken
+from rlprobe.importers.console.wrapped import SHORTEST, Wrapped, may_be_broken
 
 Row = dict[str, float]
 # Bars and headings of evaluations: what follows them or came before counts too.
@@ -83,6 +83,12 @@ class Known:
     numbers: dict[Any, float]
     shape: object
 
+    @property
+    def broken(self) -> bool:
+        """Whether it may lack its end."""
+        head = self.head
+        return head.broken and (head.prefixed or len(self.segment) >= SHORTEST)
+
 
 class Meanings:
     """Tells the meaning of lines; quick where they repeat.
@@ -127,7 +133,8 @@ class Meanings:
             return None
         if messages().see(text, line.rank) is not None:
             return None
-        broken = may_be_broken(text)
+        # How long a line is depends on its numbers: that is looked at where it is used.
+        broken = may_be_broken(text if line.prefixed else text.ljust(SHORTEST))
         if not text.strip():
             return PartHead(line.rank, broken, line.prefixed), {}
         row = self._row(text)

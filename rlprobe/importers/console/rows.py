@@ -96,7 +96,7 @@ class Reader:
             return False
         if self.known is not None:
             self._mean(self.known)
-        self.known = known if known.head.broken else None
+        self.known = known if known.broken else None
         if self.known is None:
             self._mean(known)
         return True

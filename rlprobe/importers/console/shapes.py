@@ -26,12 +26,14 @@ _TOKEN = re.compile(
 _COARSE = re.compile(r"[0-9.]+(?:[eE][-+][0-9]+)?")
 _BLANKS = re.compile(r" {2,}")
 _JOINTS = ":-/,."  # between digits: parts of a time, a date, a fraction or a grouped number
-_FLOATS = r"([-+.0-9eEnaif]{1,40})"
+_ANY = r"([-+.0-9eEnaif]{1,40})"
+_PLAIN = r"(-?[0-9]{1,18}(?:\.[0-9]{1,18})?(?:e[-+][0-9]{1,3})?)"
 _INTS = r"([0-9]{1,15})"
 _SPELT = (
-    "{0}.{1}", "-{0}.{1}", "{0}.{1}e-0{2}", "-{0}.{1}e+0{2}", "{0}.{1}E-0{2}", "{0}e-0{2}", "{0}",
-    "-{0}", "+{0}.{1}", ".{1}", "{0}.", "0.0", "nan", "-nan", "inf", "-inf",
+    "{0}.{1}", "-{0}.{1}", "{0}.{1}e-0{2}", "-{0}.{1}e+0{2}", "{0}", "-{0}", "0.0", "{0}e-0{2}",
+    "{0}.{1}E-0{2}", "+{0}.{1}", ".{1}", "{0}.", "nan", "-nan", "inf", "-inf",
 )  # fmt: skip
+_PLAINLY = 8  # of these spellings are those of plain numbers
 _FACTORS = (1.0, 1e-3, 1e-2, 1e-6, 60.0, 3600.0, 1e3, 1e6, 1e9)
 _DIGITS = (1, 2, 4, 9, 15)  # of a whole number
 _MOST_CHARACTERS = 16_384
@@ -177,12 +179,17 @@ def _is_part(text: str, token: re.Match[str]) -> bool:
 
 def _learnt(text: str, parser: Parser) -> _Template | None:
     """The template of a line; None if its meaning depends on more than its numbers."""
+    return _asked(text, parser, _ANY, len(_SPELT)) or _asked(text, parser, _PLAIN, _PLAINLY)
+
+
+def _asked(text: str, parser: Parser, numbers: str, spellings: int) -> _Template | None:
+    """The template, if the parser takes numbers in so many spellings for what they are."""
     tokens = list(_TOKEN.finditer(text))
     first = parser(text)
     pieces = [text[a:b] for a, b in _between(text, tokens)]
-    match = re.compile(_pattern(text, pieces, tokens)).fullmatch
+    match = re.compile(_pattern(text, pieces, tokens, numbers)).fullmatch
     answers: list[_Answer] = []
-    for words in _probes(text, tokens) if tokens else [[]]:
+    for words in _probes(text, tokens, spellings) if tokens else [[]]:
         probe = "".join(_woven(pieces, words))
         meaning = parser(probe)
         if match(probe) is None:
@@ -246,9 +253,9 @@ def _woven(pieces: Sequence[str], words: Sequence[str]) -> Iterator[str]:
         yield word
 
 
-def _probes(text: str, tokens: Sequence[re.Match[str]]) -> Iterator[list[str]]:
+def _probes(text: str, tokens: Sequence[re.Match[str]], spellings: int) -> Iterator[list[str]]:
     """Other numbers for the same line, in every spelling; the first are all different."""
-    for index in range(max(len(_SPELT), len(_DIGITS))):
+    for index in range(spellings):
         yield [
             _spelt(text, token, place, index) for place, token in enumerate(tokens, start=index + 3)
         ]
@@ -265,7 +272,9 @@ def _spelt(text: str, token: re.Match[str], place: int, index: int) -> str:
     return str(10 ** (size - 1) + place * 17 % (9 * 10 ** (size - 1)))
 
 
-def _pattern(text: str, pieces: Sequence[str], tokens: Sequence[re.Match[str]]) -> str:
+def _pattern(
+    text: str, pieces: Sequence[str], tokens: Sequence[re.Match[str]], numbers: str
+) -> str:
     parts: list[str] = []
     for place, piece in enumerate(pieces):
         inner = piece
@@ -277,13 +286,13 @@ def _pattern(text: str, pieces: Sequence[str], tokens: Sequence[re.Match[str]]) 
         else:
             parts.append(re.escape(inner))
         if place < len(tokens):
-            parts.append(_number_like(text, tokens[place]))
+            parts.append(_number_like(text, tokens[place], numbers))
     return "".join(parts)
 
 
-def _number_like(text: str, token: re.Match[str]) -> str:
+def _number_like(text: str, token: re.Match[str], numbers: str) -> str:
     if token["int"] is None:
-        return _FLOATS
+        return numbers
     return rf"([0-9]{{{len(token[0])}}})" if _is_part(text, token) else _INTS
 
 

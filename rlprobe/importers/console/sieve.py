@@ -18,7 +18,7 @@ import numpy as np
 
 from rlprobe import schema
 from rlprobe.importers.source import BLOCK_BYTES, Source
-from rlprobe.values import IntArray
+from rlprobe.values import BoolArray, IntArray
 
 LONGEST_SEGMENT = 256 * 1024
 WORTHWHILE_BYTES = 3 * 1024 * 1024  # below that, loading pyarrow costs more than it saves
@@ -39,7 +39,7 @@ _SIGNS = (
     r"|Logging to |Running [tTeEpP]|Continuing training|esum|Traceback|Error)"
 )
 # A name has up to five words, a number a unit; so many more may stand in a line of pairs.
-_WORDS_OF_PAIR, _WORDS_BESIDE = 7, 4
+_WORDS_OF_NAME, _WORDS_OF_PAIR, _WORDS_BESIDE = 6, 7, 4
 _OPERATORS = np.isin(np.arange(256), list(b"*+,;?!<^~&"))
 _IN_NAMES = np.isin(np.arange(256), list(b"./-%@"))
 
@@ -152,10 +152,26 @@ class _Block:
         )
         codes = np.frombuffer(self._data, np.uint8)
         starts = np.array(self._starts)
-        pairs = _per_line(_numbers_of_names(codes), starts)
-        few = _words(codes, starts) <= _WORDS_OF_PAIR * pairs + _WORDS_BESIDE
+        pairs, few = _pairs_and_few_words(codes, starts)
         kept = structure | not_finite | head | said | ((pairs > 0) & (beside | few))
         return np.flatnonzero(kept).tolist()
+
+
+def _pairs_and_few_words(codes: Any, starts: IntArray) -> tuple[IntArray, BoolArray]:
+    """How many names may have a number, by line, and where few words are left beside these."""
+    ends = np.append(starts[1:], len(codes))
+    numbers = _numbers_of_names(codes)
+    places = np.append(numbers, len(codes))
+    first, after = np.searchsorted(numbers, starts), np.searchsorted(numbers, ends)
+    pairs = after - first
+    words = _words(codes)
+    to_start, to_end = np.searchsorted(words, starts), np.searchsorted(words, ends)
+    to_first = np.searchsorted(words, places[first])
+    to_last = np.searchsorted(words, places[np.maximum(after - 1, 0)])
+    lead = np.maximum(to_first - to_start - _WORDS_OF_NAME, 0)
+    tail = np.maximum(to_end - to_last - 1, 0)  # one may be a unit
+    few = to_end - to_start <= _WORDS_OF_PAIR * pairs + _WORDS_BESIDE
+    return pairs, few & (lead + tail <= pairs + _WORDS_BESIDE)
 
 
 @functools.cache
@@ -180,19 +196,13 @@ def _numbers_of_names(codes: Any) -> IntArray:
     return np.asarray(at[~(decimals | ((one == ord(" ")) & term))], dtype=np.int64)
 
 
-def _words(codes: Any, starts: IntArray) -> IntArray:
-    """How many words of two letters or more each line has, at least."""
+def _words(codes: Any) -> IntArray:
+    """Where words of two letters or more begin, behind a blank."""
     letters = ((codes | 32) - ord("a")) < 26
     begins = letters.copy()
     begins[1:] &= (codes[:-1] == ord(" ")) | (codes[:-1] == ord("\n"))
     begins[:-1] &= letters[1:]
-    return _per_line(np.flatnonzero(begins), starts)
-
-
-def _per_line(places: IntArray, starts: IntArray) -> IntArray:
-    """How many of the places each line has."""
-    before = np.searchsorted(places, starts)
-    return np.diff(np.append(before, len(places)))
+    return np.flatnonzero(begins)
 
 
 def _blocks(source: Source) -> Iterator[bytes]:

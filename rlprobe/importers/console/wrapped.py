@@ -15,7 +15,7 @@ from dataclasses import replace
 from rlprobe.importers.console.pairs import Pair, left_of, pairs_in
 from rlprobe.importers.console.prefixes import Line
 
-_SHORTEST = 24  # characters of a line that may be broken
+SHORTEST = 24  # characters of a line that may be broken
 _MOST_PIECES = 400
 _LONGEST = 32_768
 _ROW = re.compile(r"[\w)\]'\"]\s?[:=|]\s?[-+.\d'\"ni]|[A-Za-z_]\s+[-+]?\.?\d|\bstep:\d")
@@ -137,7 +137,7 @@ def _at_separator(first: str, second: str) -> bool:
 
 def may_be_broken(text: str) -> bool:
     """Whether a line may lack its end."""
-    if len(text) < _SHORTEST or len(text) > _LONGEST or "%|" in text or "<t" in text:
+    if len(text) < SHORTEST or len(text) > _LONGEST or "%|" in text or "<t" in text:
         return False
     start = text.lstrip()[:1]
     if start in _BAR:
