@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -66,6 +67,11 @@ class Pair:
 
 def pairs_in(text: str) -> list[Pair]:
     """Every name with its number, in order."""
+    return list(_found_in(text))
+
+
+@functools.lru_cache(maxsize=64)  # several readers look at a line, and at those beside it
+def _found_in(text: str) -> tuple[Pair, ...]:
     pairs = []
     for match in near_numbers(PLAIN, text):
         value = value_of(match["value"], match["unit"])
@@ -83,7 +89,7 @@ def pairs_in(text: str) -> list[Pair]:
                     match.end(),
                 )
             )
-    return pairs
+    return tuple(pairs)
 
 
 def left_of(text: str, pairs: Sequence[Pair]) -> str:

@@ -33,6 +33,8 @@ _LAST_TOKEN = re.compile(r"[^\s,|;]*[\s,|;]*$")
 _STEPPED = re.compile(r"\b(?:step|iter|iteration|epoch)s?\s?[:=#]?\s?\d", re.IGNORECASE)
 _SEPARATOR = re.compile(r"\s*([-|,;])\s+(?=[A-Za-z_])")
 _ENDS_IN_SEPARATOR = re.compile(r"\s?([-|,;])\s*$")
+_NUMBERS = re.compile(r"(?<![\d.])\d|nan|inf|tensor", re.IGNORECASE)
+_PAIR_WORDS, _ASIDE_WORDS = 8, 10
 _BAR = "|│┃"
 _QUOTED = re.compile(r"\s*(['\"])[\w ./@()%-]{1,80}\1\s?:\s?[^\s\\]")
 
@@ -177,9 +179,12 @@ def _is_whole(text: str) -> bool:
 
 def _healed(first: str, second: str, *, full: bool) -> str | None:
     """The two lines as one, if that leaves less over than they do apart."""
-    one, two = pairs_in(first), pairs_in(second)
+    one = pairs_in(first)
     if not one and not _STEPPED.search(first):
         return None  # rows of a table
+    if not full and _is_prose(second):
+        return None
+    two = pairs_in(second)
     apart = _left(first, one) + _left(second, two)
     blank = f"{first.rstrip()} {second.lstrip()}"
     for joined in (first + second, blank):
@@ -189,6 +194,17 @@ def _healed(first: str, second: str, *, full: bool) -> str | None:
         if _is_safe(first, second, joined, pairs, one, full=full):
             return joined
     return None
+
+
+def _is_prose(second: str) -> bool:
+    """Whether a line has too many words to be the rest of a row, whatever the row is.
+
+    Of its words so many may belong to a pair, or to a unit and an aside of the number before.
+    """
+    if second.count(" ") < _ASIDE_WORDS:
+        return False
+    numbers = len(_NUMBERS.findall(second))
+    return len(_WORD.findall(second)) > _PAIR_WORDS * (numbers + 1) + _ASIDE_WORDS
 
 
 def _left(text: str, pairs: Sequence[Pair]) -> int:
