@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from rlprobe.importers.importer import Importer, Reading
+from rlprobe.importers.placing import placed
+from rlprobe.importers.points import ColumnTable
+from rlprobe.importers.rows import Columns
+from rlprobe.values import Event, IntArray
 
 
-@dataclass
+@dataclass(eq=False)
 class Part:
     """A file, or a directory that was read as a whole, and what it holds."""
 
@@ -20,8 +26,37 @@ class Part:
         """Whether it is a log of metrics."""
         return any(len(reading.rows) for reading in self.readings)
 
+    def names(self) -> set[str]:
+        """The keys of its metrics."""
+        return {key for reading in self.readings for key in taken(reading)[1]}
 
-@dataclass
+    def events(self) -> list[Event]:
+        """Its events, those between rows at the steps of these."""
+        return [event for reading in self.readings for event in events_in(reading)]
+
+    def cells(self) -> int:
+        """How many values there are."""
+        columns = [taken(reading)[1] for reading in self.readings]
+        return sum(int(valid.sum()) for each in columns for _, valid in each.values())
+
+
+def events_in(reading: Reading) -> list[Event]:
+    """The events of a reading, those between rows at the steps of these."""
+    at = reading.rows.steps()
+    return [*reading.events, *placed(reading.told, at, np.ones(len(at), dtype=np.int64))]
+
+
+def taken(reading: Reading) -> tuple[IntArray, Columns]:
+    """The rows of a reading as columns; it keeps them."""
+    at, left_out = reading.rows.steps(), reading.rows.left_out
+    columns = reading.rows.columns()
+    times = reading.rows.times() if isinstance(reading.rows, ColumnTable) else None
+    reading.rows = ColumnTable(at, columns, times)
+    reading.rows.left_out = left_out
+    return at, columns
+
+
+@dataclass(eq=False)
 class Gathered:
     """What is of one run, or of the runs of one store.
 

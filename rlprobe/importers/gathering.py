@@ -8,14 +8,14 @@ from pathlib import Path
 
 from rlprobe.errors import InputError
 from rlprobe.importers import membership
-from rlprobe.importers.console.ending import LastWords
-from rlprobe.importers.console.sieve import segments
+from rlprobe.importers.console.silent import events_of
 from rlprobe.importers.directory import Listing
-from rlprobe.importers.folders import folders_in
+from rlprobe.importers.folders import Folder, folders_in
 from rlprobe.importers.formats import formats
 from rlprobe.importers.gathered import Gathered, Part
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.looked_at import LookedAt
+from rlprobe.importers.renumbering import numbered_by
 from rlprobe.importers.rotation import Log, logs_of
 from rlprobe.importers.source import Source
 from rlprobe.importers.told_twice import told_once
@@ -37,6 +37,7 @@ class Gathering:
     def __init__(self, root: Path, read: Read, step_key: str | None = None) -> None:
         self._root, self._read, self._step_key = root, read, step_key
         self._groups: dict[tuple[str, Importer], Gathered] = {}
+        self._outputs: dict[Path, Path] = {}  # of error outputs
         self.listing = Listing(root)
         self.account = LookedAt(root)
         self._gather()
@@ -50,12 +51,23 @@ class Gathering:
         taken = _surpassed(self.listing.logs)
         for folder in folders_in(self._root):
             taken.update(folder.files)
-            self._add(folder.files[0], folder.importer, Part(folder.path, folder.readings))
+            if self._numbered(folder):
+                self._add(folder.files[0], folder.importer, Part(folder.path, folder.readings))
         for log in logs_of([path for path in self.listing.logs if path not in taken]):
             self._look(log)
         if not self._groups:
             for path in self.listing.notebooks:
                 self._look(Log(path, (path,)))
+
+    def _numbered(self, folder: Folder) -> bool:
+        """Whether a folder's rows are numbered as the user asked for."""
+        if self._step_key is not None:
+            try:
+                numbered_by(folder.readings, self._step_key, folder.path)
+            except InputError as error:
+                self.account.refuse(folder.path, error)
+                return False
+        return True
 
     def _add(self, path: Path, importer: Importer, part: Part) -> None:
         key = membership.run_of(path, self._root)
@@ -74,10 +86,10 @@ class Gathering:
             self._add(log.path, output[0], Part(log.path, output[1]))
 
     def _look_at_both(self, log: Log, beside: Path, output: Content | None) -> None:
+        self._outputs[beside] = log.path
         errors = self._tried(beside, (beside,))
         if output is not None and errors is not None:
-            self._add(log.path, output[0], Part(log.path, output[1]))
-            self._add(log.path, errors[0], Part(beside, errors[1]))
+            self._add_both(Part(log.path, output[1]), output[0], Part(beside, errors[1]))
             return
         path, content = (log.path, output) if output is not None else (beside, errors)
         if content is None:
@@ -87,6 +99,16 @@ class Gathering:
             self.account.take(log.path, beside)
         self._add(path, content[0], Part(path, content[1]))
 
+    def _add_both(self, output: Part, importer: Importer, errors: Part) -> None:
+        """Metrics stand in both outputs: the same ones, which count once, or others."""
+        parts = sorted([output, errors], key=lambda part: -part.cells())
+        if parts[0].names() & parts[1].names():
+            self.account.say_twice(parts[1].path, parts[0].path)
+            last = parts[0].readings[-1]
+            last.events = [*last.events, *parts.pop().events()]
+        for part in parts:
+            self._add(output.path, importer, part)
+
     def _tried(self, path: Path, parts: tuple[Path, ...]) -> tuple[Importer, list[Reading]] | None:
         try:
             return self._read(Source(path, self._step_key, parts=parts))
@@ -95,16 +117,18 @@ class Gathering:
             return None
 
     def _add_endings(self) -> None:
-        """What logs without metrics tell of the end of the run that they are of (ranks)."""
+        """What logs without metrics tell of the run that they are of (ranks)."""
         texts = {key: group for (key, kind), group in self._groups.items() if kind.fallback}
-        for path in [*self.account.empty]:
-            group = texts.get(membership.run_of(path, self._root))
-            event = _ending(path) if group is not None else None
-            if group is None or event is None:
+        for path in [*self.account.empty, *(path for path, _ in self.account.failed)]:
+            output = self._outputs.get(path, path)
+            group = texts.get(membership.run_of(output, self._root))
+            events = _events(path) if group is not None else []
+            if group is None or not events:
                 continue
             ranks = membership.ranks_of([*(part.path for part in group.parts), path], self._root)
-            told = replace(event, rank=ranks[-1] if ranks else 0)
-            group.parts.append(Part(path, [Reading(events=[told])]))
+            rank = ranks[-1] if ranks else 0
+            told = [replace(event, rank=event.rank or rank) for event in events]
+            group.parts.append(Part(path, [Reading(events=told)]))
             self.account.take(path)
 
     def _with_rollouts(self, groups: Sequence[Gathered]) -> Iterator[Gathered]:
@@ -144,12 +168,8 @@ def _length(path: Path) -> float:
     return float("inf") if number is None else number
 
 
-def _ending(path: Path) -> Event | None:
-    words = LastWords()
+def _events(path: Path) -> list[Event]:
     try:
-        for segment in segments(Source(path)):
-            words.add(segment)
+        return events_of(Source(path))
     except InputError:
-        return None
-    event = words.event(0)
-    return None if event is None else replace(event, step=None)
+        return []

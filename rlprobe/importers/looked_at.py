@@ -12,6 +12,7 @@ from rlprobe.importers.directory import MOST_FILES, Listing
 from rlprobe.numbers import plural
 from rlprobe.values import Problem
 
+SAID_TWICE = "{} tells the same run as {}: not read once more"
 _NAMED = 5  # files of one kind that are named, the others are counted
 _MOST_PROBLEMS = 20
 
@@ -23,7 +24,7 @@ class LookedAt:
     Attributes:
         read: how many files were read, by format.
         empty: files that hold no metrics.
-        failed: files that look like a log and could not be read, with the reason.
+        failed: files that look like a log, or like metrics, and could not be read; and why.
         said: what else is to be said of single files.
     """
 
@@ -35,10 +36,15 @@ class LookedAt:
 
     def refuse(self, path: Path, error: InputError) -> None:
         """Take a file that gave no run."""
-        if isinstance(error, UnknownFormatError | EmptyRunError):
+        telling = isinstance(error, UnknownFormatError) and error.telling
+        if isinstance(error, UnknownFormatError | EmptyRunError) and not telling:
             self.empty.append(path)
         else:
             self.failed.append((path, error))
+
+    def say_twice(self, path: Path, other: Path) -> None:
+        """Say that one file tells what another tells."""
+        self.said.append(SAID_TWICE.format(self._name(path), self._name(other)))
 
     def take(self, *paths: Path) -> None:
         """What was found to hold nothing tells something after all, beside another file."""

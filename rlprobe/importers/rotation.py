@@ -36,16 +36,29 @@ def logs_of(paths: Sequence[Path]) -> Iterator[Log]:
         for newest, parts in _rotated(names):
             older[newest] = parts
             taken.update(parts[:-1])
+    errors = _errors(folders, taken | set(older))
+    taken.update(errors.values())
     for path in paths:
-        if path in taken:
-            continue
-        beside = errors_beside(path.name)
-        errors = folders[path.parent].get(beside) if beside else None
-        if errors is not None and errors not in taken and errors not in older:
-            taken.add(errors)
-        else:
-            errors = None
-        yield Log(path, older.get(path, (path,)), errors)
+        if path not in taken:
+            yield Log(path, older.get(path, (path,)), errors.get(path))
+
+
+def _errors(folders: Mapping[Path, Mapping[str, Path]], rotated: set[Path]) -> dict[Path, Path]:
+    """The error output beside each file of output that has one."""
+    beside: dict[Path, Path] = {}
+    for names in folders.values():
+        for path in names.values():
+            name = errors_beside(path.name)
+            errors = names.get(name) if name else None
+            if errors is not None and errors not in rotated:
+                beside[path] = errors
+    return beside
+
+
+def older_beside(path: Path) -> list[str]:
+    """Parts of a log that lie beside its newest one, and were rotated away last."""
+    names = (f"{path.name}.1{suffix}" for suffix in ("", *compression.SUFFIXES))
+    return [name for name in names if path.with_name(name).is_file()]
 
 
 def _plain(name: str) -> str:

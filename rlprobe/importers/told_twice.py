@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from rlprobe import naming
-from rlprobe.importers.gathered import Gathered, Part
+from rlprobe.importers.gathered import Gathered, Part, events_in, taken
 from rlprobe.importers.importer import Reading
+from rlprobe.importers.looked_at import SAID_TWICE
 from rlprobe.importers.points import ColumnTable
 from rlprobe.importers.rows import Columns
 from rlprobe.importers.tensorboard.event_files import TensorBoard
@@ -31,7 +32,8 @@ from rlprobe.values import BoolArray, FloatArray, IntArray
 _LAUNCHES = frozenset({"runs", "logs", "log", "tensorboard", "tb", "tb_logs"})
 _PRINTED = 2e-3  # of a value that was printed with four digits, and to spare
 _AGREE = 0.9  # of the values of two logs that tell the same run
-_SAID = "{} tells the same run as {}: not read once more"
+_DISTINCT = 5  # values of a column that say something of whose it is
+_MOST_LOGGERS = 8
 
 
 def told_once(root: Path, groups: Sequence[Gathered], remarks: list[str]) -> list[Gathered]:
@@ -50,7 +52,7 @@ def told_once(root: Path, groups: Sequence[Gathered], remarks: list[str]) -> lis
             for group in remaining
             if group not in launches and group not in logs
         ]
-    return _resumed(root, remaining)
+    return _by_one_logger(_resumed(root, remaining), remarks)
 
 
 def _output(key: str) -> Path:
@@ -86,11 +88,11 @@ def _put_together(
         whole = _by_launch(output, state, launches)
         last = max(_last(reading) for reading in whole.readings)
     else:
-        remarks += [_SAID.format(group.key, whole.key) for group in launches]
+        remarks += [SAID_TWICE.format(group.key, whole.key) for group in launches]
     for group in logs:
         beyond = _beyond(group, state, last) if len(logs) == 1 else None
         if beyond is None:
-            remarks.append(_SAID.format(group.key, whole.key))
+            remarks.append(SAID_TWICE.format(group.key, whole.key))
             continue
         whole = replace(whole, parts=[*whole.parts, Part(group.parts[0].path, [beyond])])
     return whole
@@ -100,7 +102,7 @@ def _by_launch(output: Path, state: Reading, launches: Sequence[Gathered]) -> Ga
     """The launches of a run one after another, with what only the state knows."""
     ordered = sorted(launches, key=_began)
     readings = [reading for group in ordered for reading in group.readings]
-    at, columns = _taken(state)
+    at, columns = taken(state)
     first = min(int(reading.rows.steps().min()) for reading in readings if len(reading.rows))
     state.rows = ColumnTable(*_where(at, columns, at < first))
     state.notes = [*state.notes, f"rows from {ordered[0].key}, which goes on beyond the state"]
@@ -161,23 +163,17 @@ def _beyond(group: Gathered, state: Reading, last: int) -> Reading | None:
     if len(readings) != 1 or readings[0].rank is not None or _last(readings[0]) < last:
         return None
     (reading,) = readings
-    at, columns = _taken(reading)
-    if not _agree((at, columns), _taken(state)):
+    at, columns = taken(reading)
+    if not _agree((at, columns), taken(state)):
         return None
     note = f"{group.key} agrees with it, and ends the run"
     if (at > last).any():
         note = f"{steps(last + 1, int(at.max()))} from {group.key}, which agrees with the rest"
     rows = ColumnTable(*_where(at, columns, at > last))
-    return replace(reading, rows=rows, notes=[note], framework=None)
-
-
-def _taken(reading: Reading) -> tuple[IntArray, Columns]:
-    """The rows of a reading as columns; it keeps them."""
-    at, left_out = reading.rows.steps(), reading.rows.left_out
-    columns = reading.rows.columns()
-    reading.rows = ColumnTable(at, columns)
-    reading.rows.left_out = left_out
-    return at, columns
+    events = events_in(reading)
+    return replace(
+        reading, rows=rows, notes=[note], framework=None, events=events, told=(), launches=()
+    )
 
 
 def _where(at: IntArray, columns: Columns, chosen: np.ndarray) -> tuple[IntArray, Columns]:
@@ -210,3 +206,64 @@ def _pairs(
 def _values(at: IntArray, column: tuple[FloatArray, BoolArray]) -> Iterator[tuple[int, float]]:
     values, valid = column
     yield from zip(at[valid].tolist(), values[valid].tolist(), strict=True)
+
+
+# --- one run, several loggers -----------------------------------------------------------------
+
+
+def _by_one_logger(groups: Sequence[Gathered], remarks: list[str]) -> list[Gathered]:
+    """Without the logs of other formats that say the same as one beside them.
+
+    RLlib, Stable-Baselines3 and Lightning write the rows of a run as a table, as JSON and as
+    TensorBoard events into one directory. The one that holds the most is kept.
+    """
+    places: dict[Path, list[Gathered]] = {}
+    for group in groups:
+        if len(group.readings) == 1 and group.holds_rows and group.readings[0].rank is None:
+            key = Path(group.key)
+            places.setdefault(key if group.importer.folder else key.parent, []).append(group)
+    twins: list[Gathered] = []
+    for beside in places.values():
+        formats = {type(group.importer) for group in beside}
+        if len(beside) == len(formats) > 1 and len(beside) <= _MOST_LOGGERS:
+            twins += _twins(beside, remarks)
+    return [group for group in groups if group not in twins]
+
+
+def _twins(beside: Sequence[Gathered], remarks: list[str]) -> list[Gathered]:
+    """Those that say nothing that another one of them does not say."""
+    content = {id(group): taken(group.readings[0])[1] for group in beside}
+    ordered = sorted(beside, key=lambda group: _cells(content[id(group)]), reverse=True)
+    twins: list[Gathered] = []
+    for place, group in enumerate(ordered):
+        if group in twins:
+            continue
+        for other in ordered[place + 1 :]:
+            if other not in twins and _alike(content[id(group)], content[id(other)]):
+                twins.append(other)
+                remarks.append(SAID_TWICE.format(other.key, group.key))
+                events = events_in(other.readings[0])
+                group.readings[0].events = [*group.readings[0].events, *events]
+    return twins
+
+
+def _cells(columns: Columns) -> int:
+    return sum(int(valid.sum()) for _, valid in columns.values())
+
+
+def _alike(one: Columns, two: Columns) -> bool:
+    """Whether columns of the same name hold the same values in the same order.
+
+    Steps are not compared: one logger counts updates, the other samples.
+    """
+    known = {key.rpartition("/")[2]: values[valid] for key, (values, valid) in one.items()}
+    same, shared = 0, 0
+    for key, (values, valid) in two.items():
+        mine, other = values[valid], known.get(key.rpartition("/")[2])
+        if other is None or len(np.unique(mine)) < _DISTINCT:
+            continue
+        shared += 1
+        size = min(len(mine), len(other))
+        near = np.isclose(mine[:size], other[:size], rtol=_PRINTED, atol=1e-6, equal_nan=True)
+        same += len(mine) - size <= 1 and len(other) - size <= 1 and bool(near.all())
+    return same > 0 and same >= _AGREE * shared

@@ -132,6 +132,14 @@ def test_a_rotated_log_is_one_log_from_the_oldest_on(
     assert len(run.info.attempts) == 1
 
 
+def test_of_a_rotated_log_that_is_given_alone_the_rest_is_named(tmp_path: Path) -> None:
+    log(tmp_path, "t.log.1.gz", gzip.compress(rows(1, 2).encode()))
+    run = only(log(tmp_path, "t.log", rows(3, 4)))
+    assert run.info.notes == (
+        "older rows are in t.log.1.gz, which is not read: give the directory",
+    )
+
+
 def test_logs_with_dates_in_their_names_are_runs_of_their_own(tmp_path: Path) -> None:
     for name in (
         "exp-20261129.jsonl",
@@ -258,3 +266,35 @@ def test_exported_histories_of_many_runs_lie_in_one_directory(tmp_path: Path) ->
         log(tmp_path, f"{name}.json", json.dumps({"log_history": [{"step": 1, "loss": 0.5}]}))
     log(tmp_path, "d.log", "step 1 | loss 0.5\n")
     assert len(open_runs(tmp_path)) == 4
+
+
+def test_the_same_metrics_in_both_outputs_count_once(tmp_path: Path) -> None:
+    text = "".join(f"step {step} | loss {step / 4} | grad_norm 1.0\n" for step in range(1, 5))
+    log(tmp_path, "a.out", text)
+    log(
+        tmp_path,
+        "a.err",
+        "".join(f"step {step} | loss {step / 4}\n" for step in (1, 2)) + TRACEBACK,
+    )
+    run = only(tmp_path)
+    assert points(run, "loss") == [(1, 0.25), (2, 0.5), (3, 0.75), (4, 1.0)]
+    assert len(run.info.attempts) == 1
+    assert run.info.notes == ("a.err tells the same run as a.out: not read once more",)
+    assert [event.kind for event in run.events] == ["crash"]
+
+
+def test_other_metrics_in_the_error_output_are_added(tmp_path: Path) -> None:
+    log(tmp_path, "a.out", "".join(f"step {step} | loss 0.5\n" for step in (1, 2, 3)))
+    log(tmp_path, "a.err", "".join(f"step {step} | reward 0.25\n" for step in (1, 2, 3)))
+    run = only(tmp_path)
+    assert len(points(run, "loss")) == len(points(run, "reward_mean")) == 3
+    assert len(run.info.attempts) == 1
+
+
+def test_the_error_output_of_a_rank_tells_of_its_end(tmp_path: Path) -> None:
+    log(tmp_path, "attempt_0/0/stdout.log", "step 1 | loss 0.5\nstep 2 | loss 0.25\n")
+    log(tmp_path, "attempt_0/0/stderr.log", "warming up\n")
+    log(tmp_path, "attempt_0/1/stdout.log", "hello\n")
+    log(tmp_path, "attempt_0/1/stderr.log", TRACEBACK)
+    run = only(tmp_path)
+    assert [(event.kind, event.rank) for event in run.events] == [("crash", 1)]

@@ -107,7 +107,7 @@ def test_a_recording_of_the_first_rlprobe_is_one_run(tmp_path: Path) -> None:
 def test_its_events_and_rollouts_come_along(tmp_path: Path) -> None:
     run = only(recording(tmp_path))
     kinds = [(event.kind, event.step) for event in run.events]
-    assert kinds == [("checkpoint", 3), ("lr_changed", 4), ("nan_detected", 2), ("crash", None)]
+    assert kinds == [("nan_detected", 2), ("checkpoint", 3), ("lr_changed", 4), ("crash", None)]
     assert run.events[-1].data["kind"] == "cuda_out_of_memory"
     assert [problem.path for problem in run.problems] == [str(tmp_path / "events.jsonl")]
     first, second = run.rollouts(2)

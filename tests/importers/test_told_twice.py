@@ -118,6 +118,14 @@ def test_files_of_no_run_are_named_by_kind(tmp_path: Path) -> None:
     assert [problem.path for problem in run.problems] == [str(tmp_path / "broken.sqlite")]
 
 
+def test_a_file_that_looks_like_metrics_and_was_not_understood_is_a_problem(tmp_path: Path) -> None:
+    log(tmp_path, "a.jsonl", '{"step": 1, "loss": 1}\n{"step": 2, "loss": 2}\n')
+    log(tmp_path, "b.txt", "the final reward was 0.75 in the end\n")
+    (problem,) = only(tmp_path).problems
+    assert problem.path == str(tmp_path / "b.txt")
+    assert 'line 1: "the final reward was 0.75' in problem.message
+
+
 def test_where_nothing_is_a_log_the_error_says_what_there_is(tmp_path: Path) -> None:
     log(tmp_path, "notes.txt", "remember the milk")
     for number in range(7):
@@ -138,3 +146,49 @@ def test_many_files_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
     problems = only(tmp_path).problems
     assert len(problems) == 21
     assert problems[-1].message == "10 more files could not be read"
+
+
+# --- several loggers --------------------------------------------------------------------------
+
+
+def loggers(folder: Path, *, scale: float = 1.0) -> None:
+    """One run as RLlib leaves it: JSON with one row for each iteration, a table, and events."""
+    rewards = [step / 3 for step in range(1, 13)]
+    rows = [
+        {"training_iteration": i, "episode_reward_mean": value, "timesteps_total": 400 * i}
+        for i, value in enumerate(rewards, start=1)
+    ]
+    log(folder, "result.json", "".join(json.dumps(row) + "\n" for row in rows))
+    table = [f"{row['training_iteration']},{row['episode_reward_mean'] * scale}" for row in rows]
+    log(folder, "progress.csv", "\n".join(["training_iteration,episode_reward_mean", *table]))
+    events = (
+        encoders.event(400 * i, encoders.plain("ray/tune/episode_reward_mean", value * scale))
+        for i, value in enumerate(rewards, start=1)
+    )
+    encoders.event_file(folder / "events.out.tfevents.1.host", *events)
+
+
+def test_loggers_that_say_the_same_are_one_run(tmp_path: Path) -> None:
+    loggers(tmp_path)
+    run = only(tmp_path)
+    assert run.info.id == "result.json"
+    assert len(run.steps) == 12
+    twice = [note for note in run.info.notes if "tells the same run as result.json" in note]
+    assert len(twice) == 2
+
+
+def test_loggers_that_differ_are_runs_of_their_own(tmp_path: Path) -> None:
+    loggers(tmp_path, scale=1.1)
+    ids = [run.info.id for run in open_runs(tmp_path)]
+    assert len(ids) == 2  # the table and the events say the same
+    assert "result.json" in ids
+
+
+def test_of_the_console_beside_a_table_the_ending_is_kept(tmp_path: Path) -> None:
+    rows = [{"step": step, "loss": 1 / step, "grad_norm": step / 2} for step in range(1, 13)]
+    log(tmp_path, "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    died = 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: no\n'
+    log(tmp_path, "train.log", console(12) + died)
+    run = only(tmp_path)
+    assert run.info.source == "jsonl"
+    assert [event.kind for event in run.events] == ["crash"]

@@ -260,3 +260,23 @@ def test_a_table_of_evaluations_by_step_is_said_and_is_no_training(tmp_path: Pat
     (unread,) = reading.unread
     assert (unread.count, unread.of) == (2, 6)
     assert unread.examples[0] == (1, "step 2: reward 0.7, accuracy 0.1")
+
+
+def test_messages_stand_behind_the_rows_before_them(tmp_path: Path) -> None:
+    warning = "trl/trainer.py:194: UserWarning: KL divergence is starting to become negative: -5.27"
+    lines = [line for row in grpo(3) for line in (row, warning)]
+    (run,) = runs_of(tmp_path, lines)
+    assert [event.step for event in run.events if event.kind == "kl_negative"] == [1, 2, 3]
+
+
+def test_a_row_that_waits_for_its_rest_is_of_the_training_before(tmp_path: Path) -> None:
+    runs = runs_of(tmp_path, stepped(20), SUMMARY, stepped(30, loss=2.0), SUMMARY)
+    assert [points(run, "loss")[-1][0] for run in runs] == [20, 30]
+
+
+def test_validations_under_a_heading_are_no_rewards_of_the_training(tmp_path: Path) -> None:
+    rows = [f"step {i} | loss {1 - i / 100:.2f} | reward {i / 10} | lr 1e-5" for i in range(1, 41)]
+    validated = ["Running validation at step 20/40", "  Average Reward: 6.25", ""]
+    lines = [*rows[:20], *validated, *rows[20:], "Running validation at step 40/40", validated[1]]
+    (run,) = runs_of(tmp_path, lines)
+    assert points(run, "reward_mean") == [(i, i / 10) for i in range(1, 41)]

@@ -1,11 +1,18 @@
 """Console output of a training run.
 
-log     the format: what a terminal or a batch system kept
-notebook, cut   the outputs of Jupyter notebooks; JSON that was cut off
-trainings, launches   which training a row is of; the rows of one training, launch by launch
-rows    lines -> rows, one by one as they are known
-line    one line -> metrics; pairs: names and numbers in it
-steps   steps for rows that tell none: with hindsight, or while the run goes on
-ending  how the run ended, as the lines after the last row tell
-table, blocks   printed tables; names and numbers under a heading
+log       the format: what a terminal or a batch system kept
+notebook, cut        the outputs of Jupyter notebooks; JSON that was cut off
+prefixes  what stands before a line; wrapped: lines that the terminal broke, put together
+rows      lines -> rows, one by one as they are known; alike: rows that say the same
+line      one line -> metrics; pairs: names and numbers in it; bars: progress bars in it
+table, labels        tables with a header; one line of a panel, a box, or under a heading
+blocks, held         lines that stand together; what is kept in case nothing better comes
+regular, lists       unknown names that come at every step; printed lists of rewards
+account   what looks like metrics and was not understood
+messages, heard      what frameworks say beside metrics; where it was said
+asides    numbers in messages, for the rows around them
+trainings, launches  which training a row is of; the rows of one training, launch by launch
+steps     steps for rows that tell none: with hindsight, or while the run goes on
+ending    how the run ended, as the lines after the last row tell
+silent    what output without metrics tells all the same
 """

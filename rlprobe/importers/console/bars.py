@@ -64,7 +64,7 @@ def _carried(before: str, unit: str) -> Iterator[tuple[str, float]]:
     inside = before.rpartition("[")[2] if "|" in before else ""
     for text in (unit.partition(",")[2], inside.partition("]")[0].rstrip(": ")):
         if "=" in text or ":" in text:
-            row = metrics_of(pairs_in(text))
+            row = metrics_of(pairs_in(text), console_line.name_of)
             if console_line.measures(row):
                 yield from row.items()
                 return

@@ -121,19 +121,19 @@ class Blocks:
             return True
         return self.take(labels.labelled(text), number, text)
 
-    def take(self, found: Labelled, number: int, text: str) -> bool:
+    def take(self, label: Labelled, number: int, text: str) -> bool:
         """The same of what a line holds that is not too long and no heading."""
         self._line = (number, text)
-        if found.kind == "labels":
-            return self._add(found)
-        if found.kind == "section":
-            return self._section(found)
-        if found.kind == "rule":
+        if label.kind == "labels":
+            return self._add(label)
+        if label.kind == "section":
+            return self._section(label)
+        if label.kind == "rule":
             self._end()
             return True
-        if found.kind == "text" and not self._block.yaml:
+        if label.kind == "text" and not self._block.yaml:
             self._end()
-        return found.kind == "inner rule"
+        return label.kind == "inner rule"
 
     def row_given(self, step: int | None) -> None:
         """A row of its own came: what follows belongs to it until a heading comes."""
@@ -152,57 +152,57 @@ class Blocks:
         self._flush()
         self._step, self._where = step, where
 
-    def _section(self, found: Labelled) -> bool:
-        if found.indent == 0 and not found.section:  # `Result for …:` begins a block
+    def _section(self, label: Labelled) -> bool:
+        if label.indent == 0 and not label.section:  # `Result for …:` begins a block
             self._end()
             self._block.yaml, self._sections = True, []
             return True
-        if not found.panel and not self._block.yaml:
+        if not label.panel and not self._block.yaml:
             self._end()
             return False
-        self._leave(found.indent)
-        self._sections.append((found.indent, found.section))
+        self._leave(label.indent)
+        self._sections.append((label.indent, label.section))
         return True
 
     def _leave(self, indent: int) -> None:
         while self._sections and self._sections[-1][0] >= indent:
             self._sections.pop()
 
-    def _add(self, found: Labelled) -> bool:
-        if found.indent >= 0:
-            self._leave(found.indent)
-        inside = [name for _, name in self._sections] if found.indent >= 0 else []
+    def _add(self, label: Labelled) -> bool:
+        if label.indent >= 0:
+            self._leave(label.indent)
+        inside = [name for _, name in self._sections] if label.indent >= 0 else []
         if _CONFIG.intersection(inside):
             return True
-        if not found.metrics and not found.counters:
+        if not label.metrics and not label.counters:
             return self._block.yaml
         prefix = "".join(f"{name}/" for name in inside)
-        first = prefix + next(iter(found.metrics or found.counters))
+        first = prefix + next(iter(label.metrics or label.counters))
         block = self._block
-        if block.first == first and not found.redrawn:
+        if block.first == first and not label.redrawn:
             yaml = block.yaml
             self._end()
             self._block.yaml = yaml
             block = self._block
         block.first = block.first or first
-        block.panel |= found.panel
+        block.panel |= label.panel
         if len(block.metrics) < _MOST_KEYS:
-            self._put(block, found, prefix)
+            self._put(block, label, prefix)
         return True
 
-    def _put(self, block: _Block, found: Labelled, prefix: str) -> None:
-        if console_line.measures(found.metrics):
+    def _put(self, block: _Block, label: Labelled, prefix: str) -> None:
+        if console_line.measures(label.metrics):
             self._count += 1
             if len(self._lines) < _FEW:
                 self._lines.append((self._line[0], bare(self._line[1]).text))
-        for name, value in found.metrics.items():
-            if found.redrawn or prefix + name not in block.metrics:
+        for name, value in label.metrics.items():
+            if label.redrawn or prefix + name not in block.metrics:
                 block.metrics[prefix + name] = value
         # In a sentence (`beta warm-up: step 2/20, beta=0.1`) a counter is not that of the block.
-        if found.panel or block.yaml or not found.metrics:
-            block.counters |= {prefix + name: value for name, value in found.counters.items()}
-        for name in found.metrics:
-            if found.panel or block.yaml or console_line.is_measurement(name):
+        if label.panel or block.yaml or not label.metrics:
+            block.counters |= {prefix + name: value for name, value in label.counters.items()}
+        for name in label.metrics:
+            if label.panel or block.yaml or console_line.is_measurement(name):
                 block.sure.add(prefix + name)
 
     def _end(self) -> None:

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rlprobe.importers.console import line as console_line
-from rlprobe.importers.console.pairs import NUMBER, Pair, left_of, metrics_of, pairs_in, value_of
+from rlprobe.importers.console.pairs import (
+    NUMBER,
+    Pair,
+    left_of,
+    measured,
+    metrics_of,
+    pairs_in,
+    value_of,
+)
 from rlprobe.importers.numbers import spelled
 
 Kind = Literal["labels", "section", "rule", "inner rule", "text"]
@@ -18,8 +26,7 @@ Kind = Literal["labels", "section", "rule", "inner rule", "text"]
 LONGEST = 600
 _RULE = re.compile(r"\s*[-=─━═_*#~+|│┃╭╮╰╯╒╕╞╡╘╛┌┐└┘├┤┬┴┼╪┏┓┗┛┠┨┡┩╇╈\s]{3,}")
 _LINES = re.compile(r"[-=─━═*#]{6,}")
-_INNER = re.compile(r"\s*(?:[├╞┠┡╟]|[│┃|]\s*[─━═-]{3})")
-_BARS = re.compile(r"[│┃]")
+_INNER = re.compile(r"\s*(?:[├╞┠┡╟]|[│┃|]\s*[─━═-]{3}|[│┃|][│┃|\s]*$)")
 _TWO_COLUMNS = re.compile(
     rf"\s*(?P<key>[A-Za-z_][\w./@%()#-]*(?: [\w./@%()-]+){{0,3}})\s{{2,}}(?P<value>{NUMBER})\s*",
     re.IGNORECASE,
@@ -35,6 +42,7 @@ _GROUP = re.compile(r"\s*(?P<group>[A-Za-z_][\w./-]{0,40})(?:\s{2,}|\s*=>\s*)(?=
 _ASIDE = re.compile(r"\s*\([^()]{0,60}\)")
 _KERAS = re.compile(r"\s*\d+/(?:\d+|Unknown)\s*[\[━][^-]{0,120}? - ")
 _WORD = re.compile(r"[A-Za-z]{2,}")
+_LISTED = re.compile(r"\s*(?:[/|,;]\s*)+")  # nothing but what separates pairs
 _MOST_WORDS = 3
 
 
@@ -72,7 +80,10 @@ def labelled(text: str) -> Labelled:
     stripped = text.strip()
     if stripped[:1] in "|│┃" and stripped:
         return _barred(stripped)
-    return _columns(text) or _label(text) or _yaml(text) or _several(text) or Labelled()
+    found = _columns(text) or _label(text)
+    if found is None and ("±" in text or "+-" in text):
+        found = _several(text)  # before it is taken for a name with text
+    return found or _yaml(text) or _several(text) or Labelled()
 
 
 def _is_title(text: str) -> bool:
@@ -89,21 +100,21 @@ def _barred(text: str) -> Labelled:
     bar = "│" if "│" in text else "┃" if "┃" in text else "|"
     cells = [cell.replace("**", "") for cell in text.strip(bar).split(bar)]
     plain = [cell.strip() for cell in cells]
-    found = Labelled("labels", panel=True)
+    label = Labelled("labels", panel=True)
     if len(plain) == 2 and plain[0].endswith("/") and not plain[1]:
         return Labelled("section", section=plain[0][:-1], indent=_depth(cells[0]), panel=True)
     if len(plain) >= 2 and len(plain) % 2 == 0 and not any(map(_holds_pair, plain[::2])):
         for key, cell in zip(plain[::2], plain[1::2], strict=True):
-            value = spelled(cell) if key else None
+            value = measured(cell) if key else None
             if value is not None and not key[0].isdigit():
-                _take(found, key, value)
-        found.indent = _depth(cells[0]) if bar == "|" and len(plain) == 2 else -1
-        return found if found.metrics or found.counters else Labelled()
+                _take(label, key, value)
+        label.indent = _depth(cells[0]) if bar == "|" and len(plain) == 2 else -1
+        return label if label.metrics or label.counters else Labelled()
     for cell in cells:
         part = _columns(cell) or _several(cell) or Labelled()
-        found.metrics |= part.metrics
-        found.counters |= part.counters
-    return found if found.metrics or found.counters else Labelled()
+        label.metrics |= part.metrics
+        label.counters |= part.counters
+    return label if label.metrics or label.counters else Labelled()
 
 
 def _depth(cell: str) -> int:
@@ -119,12 +130,12 @@ def _columns(text: str) -> Labelled | None:
     match = _TWO_COLUMNS.fullmatch(text)
     if match is None:
         return None
-    found = Labelled("labels", panel=True)
+    label = Labelled("labels", panel=True)
     value = spelled(match["value"])
     if value is None:
         return None
-    _take(found, match["key"], value)
-    return found
+    _take(label, match["key"], value)
+    return label
 
 
 def _take(into: Labelled, key: str, value: float) -> None:
@@ -137,16 +148,18 @@ def _take(into: Labelled, key: str, value: float) -> None:
 
 def _label(text: str) -> Labelled | None:
     """One name with its number and nothing else."""
-    match = _LABEL.fullmatch(_ASIDE.sub("", text) if "(" in text else text)
+    match = _LABEL.fullmatch(text)
+    if match is None and "(" in text:
+        match = _LABEL.fullmatch(_ASIDE.sub("", text))
     if match is None:
         return None
     value = value_of(match["value"].rstrip(".,"), match["unit"])
     key = console_line.shortened(match["key"].strip())
     if value is None or not key:
         return None
-    found = Labelled("labels", indent=_depth(text))
-    _take(found, key, value)
-    return found
+    label = Labelled("labels", indent=_depth(text))
+    _take(label, key, value)
+    return label
 
 
 def _several(text: str) -> Labelled | None:
@@ -157,19 +170,21 @@ def _several(text: str) -> Labelled | None:
         text = text[redrawn.end() :]
     group = _GROUP.match(text)
     prefix, inside = (f"{group['group']}/", text[group.end() :]) if group else ("", text)
-    pairs = [pair for pair in pairs_in(inside) if _is_named(pair)]
+    pairs = pairs_in(inside)
+    if len(pairs) < 2 or not _LISTED.fullmatch(left_of(inside, pairs)):
+        pairs = [pair for pair in pairs if _is_named(pair)]
     words = len(_WORD.findall(left_of(inside, pairs)))
     if not pairs or words > (_MOST_WORDS if len(pairs) == 1 else len(pairs) + 1):
         return None
-    found = Labelled("labels", redrawn=redrawn is not None)
+    label = Labelled("labels", redrawn=redrawn is not None)
     for pair in pairs:
         counter = console_line.counter_in(pair)
         if counter:
-            found.counters.setdefault(counter, pair.value)
+            label.counters.setdefault(counter, pair.value)
     measured = [pair for pair in pairs if not console_line.counter_in(pair)]
-    for key, value in metrics_of(measured).items():
-        found.metrics[prefix + console_line.shortened(key)] = value
-    return found
+    for key, value in metrics_of(measured, console_line.name_of).items():
+        label.metrics[prefix + console_line.shortened(key)] = value
+    return label
 
 
 def _is_named(pair: Pair) -> bool:

@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 
-from rlprobe import naming
+from rlprobe import naming, schema
 from rlprobe.importers.console.pairs import NUMBER, Pair, left_of, metrics_of, pairs_in, piped
 from rlprobe.importers.console.prefixes import ANSI
 from rlprobe.importers.numbers import spelled
@@ -67,6 +67,9 @@ _CONTEXT = re.compile(
 _SLASHED = re.compile(
     r"(?<==\d)(\d{0,15})/(?=[a-z_]{1,40}=)"
 )  # `epoch=0/micro_step=10/global_step=10`
+_SECONDS = frozenset(
+    {"s", "sec", "secs", "second", "seconds", "ms", "us", "µs", "m", "min", "mins", "h", "hours"}
+)
 _PREFIXES = frozenset({"info", "debug", "warning", "train", "training", "root", "metrics", "and"})
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _LONGEST_WORD = 300
@@ -247,7 +250,7 @@ def _plain(
     # Endless blanks and words would make the patterns slow.
     text = _SLASHED.sub(r"\1, ", " ".join(parts).replace("**", ""))
     if _HELD_OUT.search(text):
-        row = metrics_of(pairs_in(text))
+        row = metrics_of(pairs_in(text), name_of)
         return {f"eval/{shortened(key)}": value for key, value in row.items()}
     counted, row = _sorted_out(pairs_in(text))
     place = _step_among(counted, step_key, coarse=coarse)
@@ -282,7 +285,7 @@ def _sorted_out(pairs: list[Pair]) -> tuple[dict[str, Pair], dict[str, float]]:
             counted.setdefault(name, pair)
         else:
             rest.append(pair)
-    return counted, {shortened(key): value for key, value in metrics_of(rest).items()}
+    return counted, {shortened(key): value for key, value in metrics_of(rest, name_of).items()}
 
 
 def counter_in(pair: Pair) -> str:
@@ -356,6 +359,14 @@ def _is_interval(name: str) -> bool:
     """Whether an `eval/…` says how often, or over how much, is evaluated (`eval_steps`)."""
     inner = name.removeprefix("eval/")
     return inner != name and (is_counter(inner) or inner in _INTERVALS)
+
+
+def name_of(pair: Pair) -> str:
+    """The name of what a pair measures: `reward=5.9s` is no reward, but how long it took."""
+    if pair.unit.lower() not in _SECONDS:
+        return pair.key
+    known = [metric for name in meanings([pair.key]) if (metric := schema.metric(name))]
+    return f"time/{pair.key}" if known and all(m.unit != "s" for m in known) else pair.key
 
 
 def step_of(row: dict[str, float]) -> int | None:

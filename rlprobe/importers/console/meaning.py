@@ -20,7 +20,7 @@ from rlprobe.importers.console.messages import messages
 from rlprobe.importers.console.prefixes import bare
 from rlprobe.importers.console.shapes import Meaning, Shapes
 from rlprobe.importers.console.table import Tables
-from rlprobe.importers.console.wrapped import SHORTEST, Wrapped, may_be_broken
+from rlprobe.importers.console.wrapped import SHORTEST, goes_on, may_be_broken
 
 Row = dict[str, float]
 # Bars and headings of evaluations: what follows them or came before counts too.
@@ -112,13 +112,14 @@ class Meanings:
         assert isinstance(head, RowHead | PartHead)  # noqa: S101 - what `looked_up` gives
         return Known(segment, number, head, numbers, self._shapes.latest)
 
-    def parted(self, first: Known, second: Known, wrapped: Wrapped) -> bool:
+    def parted(self, first: Known, second: Known) -> bool:
         """Whether a line that is not full does not go on in the next."""
         key = (first.shape, second.shape)
         seen = self._apart.get(key, 0) if None not in key else 0
         if seen >= _SURE:
             return True
-        parted = wrapped.parted(bare(first.segment), bare(second.segment))
+        one, two = bare(first.segment).text, bare(second.segment).text
+        parted = not two.strip() or not goes_on(one, two, one + two, full=False)
         if None not in key:
             if len(self._apart) >= _MOST_PAIRS:
                 self._apart.clear()
@@ -131,7 +132,7 @@ class Meanings:
         text = line.text
         if any(needle in text for needle in _WITH_OTHERS):
             return None
-        if messages().see(text, line.rank) is not None:
+        if line.labelled or messages().see(segment, line.rank) is not None:
             return None
         # How long a line is depends on its numbers: that is looked at where it is used.
         broken = may_be_broken(text if line.prefixed else text.ljust(SHORTEST))

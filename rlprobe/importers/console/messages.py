@@ -83,8 +83,8 @@ class Messages:
         """The message in a line, if it holds one.
 
         Args:
-            text: with or without the prefixes of ranks and workers.
-            rank: of the process that printed it, where the prefix is taken off.
+            text: with the prefixes of ranks and workers, or without.
+            rank: of the process that printed it, where the line itself does not tell.
         """
         for needle in self._needles:
             if needle in text:
@@ -101,17 +101,19 @@ class Messages:
 def _may_stand_before(lead: str) -> bool:
     """Whether a logger, a launcher or a progress bar may have put this before a message."""
     if "%|" in lead:
-        lead = lead[max((bar.end() for bar in BAR.finditer(lead)), default=0) :]
+        end = max((bar.end() for bar in BAR.finditer(lead)), default=0)
+        before, lead = lead[:end], lead[end:]
+        if before.count("'") % 2 or before.count('"') % 2:  # a bar in a text that is quoted
+            return False
     return not lead.strip() or _LEAD.fullmatch(lead) is not None
 
 
 def _message(known: KnownMessage, match: re.Match[str], text: str, rank: int | None) -> Message:
     prefix = _RANK.match(text)
-    if rank is None and prefix:
-        rank = int(next(group for group in prefix.groups() if group))
+    printed = int(next(group for group in prefix.groups() if group)) if prefix else None
     told = {name: _value(group) for name, group in match.groupdict().items() if group}
     own, step = told.pop("rank", None), told.pop("step", None)
-    rank = rank if rank is not None else own
+    rank = next((number for number in (printed, own, rank) if number is not None), None)
     if step is None and "path" in told:
         step = _step_in(str(told["path"]))
     told |= {} if rank is None else {"rank": rank}

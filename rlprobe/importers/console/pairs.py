@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import operator
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rlprobe.importers.console.places import near_numbers
@@ -24,9 +25,10 @@ _UNIT = (
     r"(?![\w/]|\s{0,9}[:=]|\s[\d.-]))?"
 )
 _KEY = r"[A-Za-z_][\w./@%-]{0,79}(?:\([\w/%]{0,20}\))?"
+_IN_UNIT = r"(?: \([A-Za-z%][\w/%.-]{0,19}\)(?=\s{0,9}[:=]|\s[-+.\d]))?"  # `time (ms): 12`
 # Every repetition is bounded and a name starts at a word's start: no line takes long.
 PLAIN = re.compile(
-    rf"(?<![\w./@%-])(?P<key>{_KEY}(?: [A-Za-z][\w./@%()-]{{0,39}}){{0,4}}?)"
+    rf"(?<![\w./@%-])(?P<key>{_KEY}(?: [A-Za-z][\w./@%()-]{{0,39}}){{0,4}}?{_IN_UNIT})"
     rf"(?:\s{{0,20}}(?P<sign>=>|[:=#])\s{{0,20}}|\s{{1,20}})(?P<list>\[\s{{0,9}})?"
     rf"(?P<value>{_VALUE})(?:\s{{0,9}}/\s{{0,9}}(?P<of>\d+)(?![\w.])"
     rf"|\s?(?:±|\+/?-)\s?(?P<spread>{NUMBER})(?![\w.]))?"
@@ -36,10 +38,11 @@ PLAIN = re.compile(
 _ITEM = re.compile(
     rf"(?P<key>\S.*?)\s*[:=]\s*(?P<value>{_VALUE})\s*(?P<unit>[A-Za-z%/]*)\s*", re.IGNORECASE
 )
-_SOURCE_FILES = (".py", ".cpp", ".cc", ".cu")  # `train.py:143` is a place
-_SECONDS = frozenset(
-    {"s", "sec", "secs", "second", "seconds", "ms", "us", "µs", "m", "min", "mins", "h", "hours"}
+_MEASURED = re.compile(
+    rf"(?P<value>{_VALUE})(?:\s?(?:±|\+/?-)\s?(?P<spread>{NUMBER}))?(?P<unit>{_UNIT})",
+    re.IGNORECASE,
 )
+_SOURCE_FILES = (".py", ".cpp", ".cc", ".cu")  # `train.py:143` is a place
 _SCALE = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "%": 1e-2}
 
 
@@ -99,25 +102,18 @@ def left_of(text: str, pairs: Sequence[Pair]) -> str:
     return " ".join(text[end:start] for end, start in zip(ends, starts, strict=True))
 
 
-def metrics_of(pairs: Sequence[Pair]) -> dict[str, float]:
+def metrics_of(
+    pairs: Sequence[Pair], name_of: Callable[[Pair], str] = operator.attrgetter("key")
+) -> dict[str, float]:
     """Names and numbers, without counters that tell their total; `x ± y` is a mean and a spread."""
     row: dict[str, float] = {}
     for pair in pairs:
         if pair.of is None:
-            name = pair.key if pair.unit.lower() not in _SECONDS else duration(pair.key)
+            name = name_of(pair)
             row[name] = pair.value
             if pair.spread is not None:
                 row[f"{name}_std"] = pair.spread
     return row
-
-
-def duration(key: str) -> str:
-    """The name of what is measured in seconds: `reward=5.9s` is no reward, but how long it took."""
-    from rlprobe import schema
-    from rlprobe.importers.console.line import meanings
-
-    known = [metric for name in meanings([key]) if (metric := schema.metric(name))]
-    return f"time/{key}" if known and all(metric.unit != "s" for metric in known) else key
 
 
 def plain_pairs(text: str) -> tuple[list[tuple[str, float]], str]:
@@ -133,6 +129,13 @@ def piped(text: str) -> Iterator[tuple[str, float]]:
         value = value_of(match["value"], match["unit"]) if match else None
         if match and value is not None:
             yield match["key"], value
+
+
+def measured(text: str) -> float | None:
+    """A cell that is one number, with its unit or spread if it has some; None if it is none."""
+    text = text.strip()
+    match = _MEASURED.fullmatch(text)
+    return value_of(match["value"], match["unit"]) if match else spelled(text)
 
 
 def value_of(text: str, unit: str) -> float | None:

@@ -10,17 +10,31 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07")
 RAY = re.compile(r"^\s*\([\w.:]+(?: pid=\d+)?(?:, ip=[\d.]+)?\)\s?")  # before a line of a worker
 RANK = re.compile(r"^\s*\[(?:rank|default)(\d+)\]:?\s?")
 _MOST = 8  # prefixes of one line
+# Who printed the line: what stands behind is as it was printed, blanks and bars included.
+_SPEAKER = re.compile(
+    r"""\s*(?:
+        >(?:[ ]|(?=$|>))
+      | \(\w[\w.:]{0,80}(?:[ ]pid=\d+)?(?:,[ ]ip=[\d.]+)?(?:,[ ]\w+=[\w.]+){0,3}\)(?:[ ]|$)
+      | \[(?:rank|default)[ ]?(?P<rank>\d{1,6})\]:?[ ]?
+      | (?:rank|default)(?P<of>\d{1,6}):(?:[ ]|$)
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+# `0: step 3`, as `srun --label` prints it; once a line can be nothing else, all are taken so.
+_LABEL = re.compile(r"\s*(?P<label>\d{1,6}):(?:[ ]|$)")
+_LABELLED = re.compile(
+    r"[{\[(|│<>╭╰┏]|[-=─━]{3}|\s*$|(?:global.)?(?:step|iter|epoch)|INFO|Result for "
+    r"|[\w.-]+/[\w./@-]+\s|\d{4}-\d\d-\d\d[ T]",
+    re.IGNORECASE,
+)
 _BEFORE = re.compile(
     r"""\s*(?:
-        (?P<mail>>)
-      | \(\w[\w.:]{0,80}(?:[ ]pid=\d+)?(?:,[ ]ip=[\d.]+)?(?:,[ ]\w+=[\w.]+){0,3}\)(?=\s)
-      | \[?(?:rank|default|rank:[ ]?)[ ]?(?P<rank>\d{1,6})\]?:?(?=\s|\[|$)
-      | (?P<label>\d{1,6}):[ ](?=[{\[(|│<>]|[-=─━]{3}|\s*$|(?:global.)?(?:step|iter|epoch)|INFO)
-      | [\[(]?\d{4}[-/.]\d\d[-/.]\d\d(?:[T ,][ ]?\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?
+        [\[(]?\d{4}[-/.]\d\d[-/.]\d\d(?:[T ,][ ]?\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?
             (?:[ ]?Z|[ ]?[+-]\d\d:?\d\d)?)?[\])]?,?
-      | [\[(]?\d\d-\d\d[ ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?
+      | [\[(]?\d\d[-/]\d\d[ ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?
       | [\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?
       | \[?(?:INFO|DEBUG|WARNING|WARN|ERROR|SUCCESS|CRITICAL|TRACE)\]?(?::[\w.]{1,80}:)?(?=\s|\[|$)
+      | [A-Za-z_][\w.]{0,60}[ ]-[ ](?:INFO|DEBUG|WARNING|ERROR)(?=[ ]-[ ])
       | \[[\w./-]{1,120}\.(?:py|cpp|cc|cu):\d+(?::\w+)?\]
       | [\w./-]{1,120}\.py:\d+(?::\w+)?\]?(?=\s|:)
       | \[(?:deepspeed|titan|megatron)\]
@@ -37,35 +51,47 @@ class Line:
     Attributes:
         rank: the rank that printed it, where its prefix tells.
         prefixed: whether anything stood before it.
+        labelled: whether a number before it can be nothing but the task that printed it.
         cut: whether its end is missing.
+        length: with its prefix, without its colours.
         number: of the line in the log, from 1.
     """
 
     text: str
     rank: int | None = None
     prefixed: bool = False
+    labelled: bool = False
     cut: bool = False
     number: int = 0
+    length: int = 0
 
 
-def bare(segment: str, number: int = 0) -> Line:
-    """A line without colours and prefixes; the blanks before and after it stay."""
+def bare(segment: str, number: int = 0, *, labelled: bool = False) -> Line:
+    """A line without colours and prefixes; the blanks before and after it stay.
+
+    Args:
+        labelled: whether a line before began with the number of its task.
+    """
     text = ANSI.sub("", segment) if "\x1b" in segment else segment
     if text.startswith('{"log":'):
         text = _output_in(text)
     start = text.lstrip()
     if not start or not (start[0] in _STARTS or start[:1].isalpha()):
-        return Line(text, number=number)
+        return Line(text, number=number, length=len(text))
     rank: int | None = None
-    position = 0
+    label = _LABEL.match(text) if start[0].isdigit() else None
+    sure = label is not None and _LABELLED.match(text, label.end()) is not None
+    position = label.end() if label is not None and (sure or labelled) else 0
+    if label is not None and position:
+        rank = int(label["label"])
     for _ in range(_MOST):
-        match = _BEFORE.match(text, position)
+        match = _SPEAKER.match(text, position) or _BEFORE.match(text, position)
         if match is None or match.end() == position:
             break
         position = match.end()
-        if found := match["rank"] or match["label"]:
+        if match.re is _SPEAKER and (found := match["rank"] or match["of"]):
             rank = int(found)
-    return Line(text[position:], rank, position > 0, number=number)
+    return Line(text[position:], rank, position > 0, sure, number=number, length=len(text))
 
 
 def _output_in(text: str) -> str:

@@ -38,13 +38,14 @@ class Reader:
     Args:
         most: rows that are held back at most, for the case that there are no better ones.
         step_key: the counter to take for the step, where there are several.
+        width: of the widest of the first lines; 0 where no terminal broke the lines.
 
     Attributes:
         note: what was assumed of the rows that `finish` gave, in words.
         account: which lines of metrics were understood.
     """
 
-    def __init__(self, most: int = _MOST_HELD, step_key: str | None = None) -> None:
+    def __init__(self, most: int = _MOST_HELD, step_key: str | None = None, width: int = 0) -> None:
         self.note = ""
         self.account = Account()
         self.ready: list[ConsoleRow] = []
@@ -53,7 +54,8 @@ class Reader:
         self.latest: int | None = None  # the step of the last one
         self.lines = 0  # of the log, so far
         self.number = 0  # of the line that is read
-        self.wrapped = Wrapped()
+        self.wrapped = Wrapped(width)
+        self.labelled = False  # whether lines begin with the number of their task
         self.step_key = step_key
         self.meanings = Meanings(step_key)
         self.known: Known | None = None  # a line that may lack its end
@@ -83,15 +85,27 @@ class Reader:
         """The rows that are whole with one more line, or what stands between carriage returns."""
         self.lines += 1
         self.said = []
-        known = None if self._waits() else self.meanings.of(segment, self.lines)
+        waits = self._waits() or self.labelled or "\x1b" in segment
+        known = None if waits else self.meanings.of(segment, self.lines)
         if known is None or not self._goes_on(known):
             self._release()
-            for line in self.wrapped.feed(bare(segment, self.lines), len(segment)):
-                self._take(line)
+            self._read(segment)
         return self._given()
+
+    def _read(self, segment: str) -> None:
+        fed = bare(segment, self.lines, labelled=self.labelled)
+        self.labelled |= fed.labelled
+        packed = segment.startswith('{"log":')  # by Docker
+        message = self.messages.see(fed.text if packed else segment, fed.rank)
+        for line in self.wrapped.finish() if message else self.wrapped.feed(fed):
+            self._take(line)
+        if message is not None:
+            self.rank = fed.rank
+            self._tell(message, fed.text)
 
     def _goes_on(self, known: Known) -> bool:
         """A line that means the same whatever came before it; False where it may be a piece."""
+        self.wrapped.widen(len(known.segment))
         if self.wrapped.holds or not self._parted(known):
             return False
         if self.known is not None:
@@ -108,13 +122,13 @@ class Reader:
             return True
         if self.wrapped.is_full(len(first.segment)):
             return False
-        return known.head.prefixed or self.meanings.parted(first, known, self.wrapped)
+        return known.head.prefixed or self.meanings.parted(first, known)
 
     def _release(self) -> None:
         """Leave the line that may lack its end to those who look at it together with the next."""
         if self.known is not None:
             known, self.known = self.known, None
-            self.wrapped.hold(bare(known.segment, known.number), len(known.segment))
+            self.wrapped.hold(bare(known.segment, known.number))
 
     def _take(self, line: Line) -> None:
         self.rank, self.number = line.rank, line.number
@@ -122,6 +136,11 @@ class Reader:
             self.account.miss(line.number, line.text)
         if not (self.open and self._continue(line.text)):
             self._line(line.text)
+
+    def pass_over(self, lines: int, longest: int) -> None:
+        """Lines that cannot matter were not given, the longest of them so long."""
+        self.lines += lines
+        self.wrapped.widen(longest)
 
     @property
     def progress(self) -> tuple[int, int, int]:
@@ -153,21 +172,23 @@ class Reader:
             self.account.miss(self.number, bare(known.segment).text)
         self._settle()
 
-    def pause(self) -> list[ConsoleRow]:
-        """The rows that are whole because something else begins: another training, a cell."""
-        self.said = []
+    def drain(self) -> None:
+        """Read the line that waits for its rest, as none comes."""
         self._release()
         for line in self.wrapped.finish():
             self._take(line)
+
+    def pause(self) -> list[ConsoleRow]:
+        """The rows that are whole because something else begins: another training, a cell."""
+        self.said = []
+        self.drain()
         self._flush()
         return self._given()
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
         self.said = []
-        self._release()
-        for line in self.wrapped.finish():
-            self._take(line)
+        self.drain()
         self._flush()
         self.blocks.finish()
         self._settle()
@@ -202,13 +223,8 @@ class Reader:
 
     def _line(self, text: str) -> None:
         self.bar_here = False
-        whole = text
         if "%|" in text:
             text = self._bars(text)
-        message = self.messages.see(whole, self.rank)
-        if message is not None:
-            self._tell(message)
-            return
         if not text.strip():
             return
         if "{" in text:
@@ -294,15 +310,18 @@ class Reader:
             if row and console_line.measures(row):
                 self._row(row)
 
-    def _tell(self, message: Message) -> None:
+    def _tell(self, message: Message, text: str) -> None:
         """What a framework says beside its rows: its numbers are of the next row, or one alone."""
+        if "%|" in text:
+            self._bars(text)
         self._flush()
         if message.known.rows == "bar" and self.bar is not None:
             self.asides.overflowed |= "update_skipped" in message.metrics
             self._explicit(self.bar.at, dict(message.metrics))
         else:
             self.asides.add(message, rows=bool(self.measured))
-        self.said.append((self.count, message))
+        if message.known.kind or message.known.relaunch:
+            self.said.append((self.count, message))
 
     def _deepspeed(self, text: str) -> bool:
         match = _DEEPSPEED.search(text) if "skipped=" in text else None

@@ -94,6 +94,11 @@ class Lines:
                 position += 1
             self._kept, self._at, self._beyond = self.passed(), 0, 0
 
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest of the lines that were passed over in this block."""
+        return self._block.longest(self._at - self._beyond, self._at)
+
     def passed(self) -> list[str]:
         """The last of the lines that were passed over."""
         if not self.skipped:
@@ -119,11 +124,16 @@ class _Block:
         starts = np.append(0, breaks + 1)
         ends = np.append(breaks, len(data))
         full = ends > starts
+        self._lengths = (ends - starts)[full]
         self._starts: Sequence[int] = starts[full].tolist()
         self._ends: Sequence[int] = ends[full].tolist()
 
     def __len__(self) -> int:
         return len(self._starts)
+
+    def longest(self, start: int, stop: int) -> int:
+        """Bytes of the longest of some lines."""
+        return int(self._lengths[start:stop].max(initial=0))
 
     def text(self, place: int) -> str:
         """A line."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from rlprobe import schema
+from rlprobe.importers.console.pairs import measured
 from rlprobe.importers.numbers import spelled
 from rlprobe.importers.steps import step_number
 
@@ -86,7 +87,7 @@ class Tables:
         if len(cells) != len(self._header) or step is None:
             self.misfit = len(cells) > 1 and sum(spelled(cell) is not None for cell in cells) > 1
             return self._nothing()
-        numbers = zip(self._header, (spelled(cell) for cell in cells), strict=True)
+        numbers = zip(self._header, map(measured, cells), strict=True)
         row = {key: value for key, value in numbers if value is not None}
         row.pop(self._header[at], None)
         return [{**row, "step": float(step)}]

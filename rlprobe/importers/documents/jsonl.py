@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from rlprobe.importers.documents import json_blocks, json_runs
 from rlprobe.importers.importer import Complaints, Importer, Reading
 from rlprobe.importers.numbers import number
 from rlprobe.importers.rows import RowTable
-from rlprobe.importers.source import LONGEST_LINE, Source
+from rlprobe.importers.source import HEAD_BYTES, LONGEST_LINE, Source
 from rlprobe.importers.stepless import SteplessRows
 from rlprobe.importers.unread import UnreadCount
 from rlprobe.values import IntArray
@@ -24,6 +25,7 @@ _WRAPPERS = ("data", "metrics", "logs", "values", "scalars")
 _SETTINGS = ("config", "hparams", "hyperparameters")  # objects that hold no metrics
 _TEXT_KEYS = frozenset({"prompt", "completion", "input", "output", "response", "messages"})
 _PEEK_ROWS = 200
+_LONG_ROWS = 8  # rows to look at where one does not fit into the head of a file
 
 
 class JSONLines(Importer):
@@ -38,7 +40,8 @@ class JSONLines(Importer):
     such as `metrics` or `data` is taken off, and `config` is no metric. Several rows of one step
     (prime-rl) become one; so do rows of one value each that name its metric
     (`{"metric": "loss", "value": 0.5}`). A row that says of itself that it is one of an evaluation
-    (`"mode": "eval"`) has its metrics below `eval/`.
+    (`"mode": "val"`) has its metrics below `eval/`; if it counts its own batches, it belongs to the
+    step before.
 
     A torn last line or a bad row costs that row, and is reported with its line number. Rows without
     any step are numbered, and the notes say so; where the others have one, a kind of row that comes
@@ -46,8 +49,9 @@ class JSONLines(Importer):
     out: they are events and summaries.
 
     Source: verl/utils/tracking.py (FileLogger), prime_rl/monitors/file.py,
-    tinker_cookbook/utils/ml_log.py, swift/trainers, llamafactory/train/callbacks.py,
-    stable_baselines3/common/logger.py (JSONOutputFormat), ray/tune/logger/json.py.
+    tinker_cookbook/utils/ml_log.py, swift/trainers, mmcv/runner/hooks/logger/text.py,
+    llamafactory/train/callbacks.py, stable_baselines3/common/logger.py (JSONOutputFormat),
+    ray/tune/logger/json.py.
     """
 
     name = "jsonl"
@@ -56,7 +60,7 @@ class JSONLines(Importer):
 
     def recognises(self, source: Source) -> bool:
         """The first line is a whole JSON object, or the name says JSON Lines."""
-        first, _, rest = source.head.lstrip().partition(b"\n")
+        first, _, rest = _head(source).lstrip().partition(b"\n")
         named = source.suffix in _SUFFIXES
         if not first.startswith(b"{"):
             return named and source.is_text
@@ -69,15 +73,23 @@ class JSONLines(Importer):
 
     def read(self, source: Source) -> list[Reading]:
         """The run in the file."""
-        rows = _peek(source.head)
+        rows = _peek(_head(source))
         verl = bool(rows) and all(
             set(row) == {"step", "data"} and isinstance(row["data"], dict | None) for row in rows
         )
-        key = steps.asked_or_best([_unwrapped(row) for row in rows], source.step_key)
-        reader = _Reader(source, key, verl=verl)
+        plain = [_unwrapped(row) for row in rows]
+        key = steps.asked_or_best(plain, source.step_key)
+        reader = _Reader(source, key, long_form.run_key(plain, key), verl=verl)
         for block in source.blocks():
             reader.read(block)
-        return [reader.reading()]
+        return reader.readings()
+
+
+def _head(source: Source) -> bytes:
+    """The first lines: as many as the head has, and where it cuts the first one, some whole."""
+    if len(source.head) < HEAD_BYTES or b"\n" in source.head or source.head[:1] != b"{":
+        return source.head
+    return b"\n".join(itertools.islice(source.lines(), _LONG_ROWS))
 
 
 def _peek(head: bytes) -> list[dict[str, Any]]:
@@ -127,8 +139,12 @@ def _lines(block: bytes) -> list[bytes]:
 
 
 class _Reader:
-    def __init__(self, source: Source, step_key: str | None, *, verl: bool) -> None:
+    def __init__(
+        self, source: Source, step_key: str | None, run_key: str | None, *, verl: bool
+    ) -> None:
         self.source, self.step_key = source, step_key
+        self.run_key = run_key
+        self.others: dict[str, RowTable] = {}  # rows of runs, where rows name theirs
         self.rows = RowTable("nan" if verl else "missing")
         self.blocks = json_blocks.BlockReader(null_is_nan=verl)
         self.complaints = Complaints(source)
@@ -136,9 +152,11 @@ class _Reader:
         self.stepless = SteplessRows()
         self.line = 0
         self.numbered = 0
+        self.reached = 0  # the step of the last row of training
 
     def read(self, block: bytes) -> None:
-        if len(block) < json_blocks.WORTHWHILE_BYTES or not self._fast(block):
+        by_row = self.run_key is not None
+        if len(block) < json_blocks.WORTHWHILE_BYTES or by_row or not self._fast(block):
             self._slow(_lines(block))
 
     def _fast(self, block: bytes) -> bool:
@@ -191,14 +209,33 @@ class _Reader:
             self.rows.add(self.numbered, metrics)
             return
         step = steps.step_number(row.get(self.step_key))
-        if step is not None:
+        run = row.get(self.run_key) if self.run_key is not None else None
+        if step is not None and isinstance(run, str):
+            self.others.setdefault(run, RowTable()).add(step, metrics)
+        elif step is not None:
+            if not evaluation:
+                self.reached = step
+            elif step < self.reached:  # it counts its own batches (mmdetection)
+                step = self.reached
             self.rows.add(step, metrics)
             self.stepless.passed(step, metrics)
         elif any(number(value) is not None for value in row.values()):
             for at, waiting in self.stepless.take(metrics, certain=evaluation):
                 self.rows.add(at, waiting)
 
-    def reading(self) -> Reading:
+    def readings(self) -> list[Reading]:
+        """The runs that were read; EmptyRunError if there are none."""
+        others = [
+            Reading(rows, run=run, step_key=self.step_key, unread=rows.odd.unread(len(rows)))
+            for run, rows in self.others.items()
+        ]
+        if others and self.rows.empty:
+            others[0].problems = self.complaints.all()
+            others[0].unread = [*others[0].unread, *self.bad.unread(len(others[0].rows))]
+            return others
+        return [self._main(), *others]
+
+    def _main(self) -> Reading:
         if self.rows.empty:
             raise EmptyRunError(
                 f"Couldn't find metrics in '{self.source.path}': no line holds a row"

@@ -11,7 +11,7 @@ from rlprobe.importers.points import ColumnTable
 from rlprobe.importers.rows import Columns
 from rlprobe.importers.source import Source
 from rlprobe.importers.step_axis import AXES
-from rlprobe.importers.steps import STEP_KEYS
+from rlprobe.importers.steps import STEP_KEYS, ranked
 from rlprobe.values import BoolArray, FloatArray, IntArray
 
 _PARQUET = b"PAR1"
@@ -61,8 +61,9 @@ class MetricsParquet(Importer):
 
 
 def _axes(names: object) -> list[str]:
-    present = set(names) if isinstance(names, tuple | dict) else set()
-    return [name for name in MetricsParquet.step_keys if name in present]
+    present = list(names) if isinstance(names, tuple | dict) else []
+    usual = [name for name in MetricsParquet.step_keys if name in present]
+    return list(dict.fromkeys([*usual, *ranked(present)]))
 
 
 def _steps(values: FloatArray, valid: BoolArray, source: Source) -> tuple[IntArray, BoolArray]:
