@@ -61,6 +61,9 @@ _OTHER = frozenset(
 # `losses/value_loss 0.5 2048`: a scalar of TensorBoard, printed; `[2048] loss 0.5 / return 9`.
 _POINT = re.compile(rf"(?P<tag>[A-Za-z_][\w./@-]*)\s+(?P<value>{NUMBER})\s+(?P<step>\d{{1,15}})")
 _LEADING = re.compile(r"\[?(\d{1,15})\]?:?\s+(?=[A-Za-z_])")
+_CONTEXT = re.compile(
+    r"(?:^|\W)(?:global[ _])?step:?\s+(\d+)\s*\]?\s*:?\s*$|\[Global Step: (\d+)\]", re.I
+)
 _SLASHED = re.compile(
     r"(?<==\d)(\d{0,15})/(?=[a-z_]{1,40}=)"
 )  # `epoch=0/micro_step=10/global_step=10`
@@ -135,6 +138,12 @@ def step_before(text: str) -> int | None:
     """Where the step of a dict stands that opens at the end of a text; None if there is none."""
     match = _STEP_BEFORE.search(text) if text.endswith("{") else None
     return match.start() if match and match.end() == len(text) else None
+
+
+def context_in(text: str) -> int | None:
+    """The step that a line of nothing else tells for the dict after it."""
+    match = _CONTEXT.search(text) if "tep" in text else None
+    return int(match[1] or match[2]) if match else None
 
 
 def _stepped_dict(text: str) -> dict[str, float] | None:
