@@ -72,6 +72,9 @@ _SECONDS = frozenset(
 )
 _PREFIXES = frozenset({"info", "debug", "warning", "train", "training", "root", "metrics", "and"})
 _WORD = re.compile(r"[A-Za-z]{2,}")
+_BEFORE_BODY = re.compile(
+    r"(?:\w[\w ]{0,20}\s?[|:>]{1,3}\s+)?(?=['\"])"
+)  # of a dict without braces
 _LONGEST_WORD = 300
 _FIRST = frozenset("[0123456789")
 _FEWEST = 2  # pairs that make a dict without its braces
@@ -129,9 +132,7 @@ def point(text: str) -> dict[str, float] | None:
     value = spelled(match["value"]) if match else None
     if match is None or value is None or counts(match["tag"]):
         return None
-    tag = match["tag"]
-    named = "/" in tag or "_" in tag or is_measurement(tag)
-    return {tag: value, "step": float(match["step"])} if named else None
+    return {match["tag"]: value, "step": float(match["step"])}
 
 
 def step_before(text: str) -> int | None:
@@ -187,7 +188,9 @@ def dictionary(text: str, step_key: str | None = None) -> dict[str, float] | Non
     The braces may be missing where nothing but quoted names and their numbers is in the line.
     """
     start, end = text.find("{"), text.rfind("}")
-    inside = text[start + 1 : end] if 0 <= start < end else text if text[:1] in "'\"" else ""
+    inside = text[start + 1 : end] if 0 <= start < end else ""
+    if start < 0 and (led := _BEFORE_BODY.match(text)):
+        inside = text[led.end() :]
     pairs = _pairs(inside)
     if not pairs or (start < 0 and len(pairs) < _FEWEST):
         return None

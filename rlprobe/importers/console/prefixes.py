@@ -24,7 +24,8 @@ _SPEAKER = re.compile(
 _LABEL = re.compile(r"\s*(?P<label>\d{1,6}):(?:[ ]|$)")
 _LABELLED = re.compile(
     r"[{\[(|│<>╭╰┏]|[-=─━]{3}|\s*$|(?:global.)?(?:step|iter|epoch)|INFO|Result for "
-    r"|[\w.-]+/[\w./@-]+\s|\d{4}-\d\d-\d\d[ T]",
+    r"|[\w./@-]+\s+[-+.\dni]\S*\s+\d+\s*$|[\w.-]+/[\w./@-]+\s"
+    r"|\s*[a-z_]*(?:step|iter|epoch)\w*\s{2}|\d{4}-\d\d-\d\d[ T]",
     re.IGNORECASE,
 )
 _BEFORE = re.compile(
@@ -33,7 +34,7 @@ _BEFORE = re.compile(
             (?:[ ]?Z|[ ]?[+-]\d\d:?\d\d)?)?[\])]?,?
       | [\[(]?\d\d[-/]\d\d[ ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?
       | [\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?
-      | \[?(?:INFO|DEBUG|WARNING|WARN|ERROR|SUCCESS|CRITICAL|TRACE)\]?(?::[\w.]{1,80}:)?(?=\s|\[|$)
+      | \[?(?:INFO|DEBUG|WARNING|WARN|ERROR|SUCCESS|CRITICAL|TRACE)\]?(?::[\w.]{1,80}:)?(?=[\s\['\"{]|$)
       | [A-Za-z_][\w.]{0,60}[ ]-[ ](?:INFO|DEBUG|WARNING|ERROR)(?=[ ]-[ ])
       | \[[\w./-]{1,120}\.(?:py|cpp|cc|cu):\d+(?::\w+)?\]
       | [\w./-]{1,120}\.py:\d+(?::\w+)?\]?(?=\s|:)

@@ -32,11 +32,14 @@ _ENDS_IN_NUMBER = re.compile(r"(?:\d|\d[eE][-+]?|[\s:=(\[][-+.]|\.)$")
 _NUMBER_GOES_ON = re.compile(r"[\d.eE+-]")
 _LAST_TOKEN = re.compile(r"[^\s,|;]*[\s,|;]*$")
 _SEPARATOR = re.compile(r"\s*([-|,;/])\s+(?=[A-Za-z_])")
-_ENDS_IN_SEPARATOR = re.compile(r"\s?([-|,;/])\s*$|\t$")
+_ENDS_IN_SEPARATOR = re.compile(r"(?:\s-|[|,;/])\s*$|\t$")
+_RULED = re.compile(r"\s*[-=─━═*#]{3}")
 _BETWEEN = re.compile(r"[\s|,;/-]*")
 _BAR = "|│┃"
 _CORNERS = "╭╰├┏┗┣┡└┌╒╘╞┠"  # with which a rule of a box begins
 _ENDS = "│┃|╮╯┤┓┛┫┩┘┐╕╛╡┨"
+_OPENS = re.compile(r"\{\s*(?:['\"]|$)")
+_DICT_NEXT = re.compile(r"\b(?:step|rollout|perf|eval|train) \d+:?\s*$", re.IGNORECASE)
 _QUOTED = re.compile(r"\s*(['\"])[\w ./@()%-]{1,80}\1\s?:\s?[^\s\\]")
 
 
@@ -59,6 +62,7 @@ class Wrapped:
     def __init__(self, width: int = 0) -> None:
         self._width = width
         self._held: Line | None = None
+        self._open = False  # whether a dict is
         self._last = 0  # the length of the last piece of what is held
 
     @property
@@ -87,15 +91,24 @@ class Wrapped:
         if self._held is not None:
             joined = self._joined(self._held.text, line)
             if joined is not None:
-                self._held = replace(self._held, text=joined)
-                self._last = line.length
-                return whole
+                return self._hold(replace(self._held, text=joined), line.length)
             whole = [self._cut(self._held, line)]
             self._held = None
-        if may_be_broken(line.text):
-            self._held, self._last = line, line.length
-            return whole
-        return [*whole, line]
+        return whole + self._hold(line, line.length)
+
+    def _hold(self, line: Line, length: int) -> list[Line]:
+        """A line that may go on waits for the next; within a dict all lines do."""
+        self._held, self._last = None, length
+        inside = self._open
+        opened, closed = line.text.rfind("{"), line.text.rfind("}")
+        if opened > closed:
+            self._open = bool(_OPENS.search(line.text, opened))
+        elif closed >= 0 or _START.match(line.text) or line.prefixed:
+            self._open = inside = False
+        if inside or self._open or not may_be_broken(line.text):
+            return [line]
+        self._held = line
+        return []
 
     def finish(self) -> list[Line]:
         """The line that waits for its rest, which does not come."""
@@ -139,7 +152,9 @@ def goes_on(first: str, second: str, whole: str, *, full: bool) -> bool:
         return _goes_on_in_bars(first, second, full=full)
     if first.lstrip()[:1] in "'\"":
         return _goes_on_quoted(first, second)
-    if _at_separator(first, second, full=full):
+    if _at_separator(first, second, full=full) or (
+        full and second.startswith("{") and _DICT_NEXT.search(first)
+    ):
         return True
     if _START.match(second) or second[:8] == first[:8]:
         return False
@@ -208,6 +223,8 @@ def may_be_broken(text: str) -> bool:
     start = text.lstrip()[:1]
     if start in _BAR + _CORNERS:
         return True
+    if _RULED.match(text):
+        return False
     if "{" in text or "}" in text or (start in "'\"" and not _QUOTED.match(text)):
         return False
     return bool(_ROW.search(text))
@@ -229,7 +246,7 @@ def _goes_on_in_bars(first: str, second: str, *, full: bool) -> bool:
 
 def _goes_on_quoted(first: str, second: str) -> bool:
     """The body of a dict without its braces."""
-    if second[:8] == first[:8] or second.lstrip()[:1] == "{" or "}" in first:
+    if second.lstrip()[:1] == "{" or "}" in first or (_is_whole(first) and _is_whole(second)):
         return False
     if _is_whole(first) and not second.lstrip().startswith(("'", ",")):
         return False
