@@ -200,6 +200,7 @@ def dictionary(text: str, step_key: str | None = None) -> dict[str, float] | Non
         if key == step_at:
             step = step_number(value.strip("'\""))
             if step is not None:
+                row |= {key: float(step)} if step_key is not None else {}
                 row["step"] = float(step)
             continue
         number = spelled(value)
@@ -271,7 +272,8 @@ def _plain(
         return _led(text, row) if row and not coarse else None
     step, start, end = place
     for name, pair in counted.items():
-        if not start <= pair.start < end:
+        asked = step_key is not None and pair.value == step
+        if asked or not start <= pair.start < end:
             row.setdefault(name, pair.value)
     words = len(_WORD.findall(left_of(text[end:], pairs_in(text[end:]))))
     # Prose may mention a step and a number: what is left beside the pairs tells the difference.
