@@ -82,7 +82,8 @@ class KVCachePressure(Detector):
     percent = fixed(1.5, "a highest value above it means that the use is given in percent")
     least_std = fixed(0.02, "no use is steadier")
     around = fixed(50, "rows before and after the onset whose lengths are compared")
-    often = fixed(5, "messages of the engine, at steps of their own, that are no passing shortage")
+    often = fixed(5, "messages of the engine, or steps with one, that are no passing shortage")
+    many = fixed(50, "requests put off that are no passing shortage")
     filling = fixed(8, "rows from the first on that all rise towards a full cache")
     longer = fixed(1.2, "growth of the completions that is named as the likely reason")
 
@@ -131,26 +132,30 @@ class KVCachePressure(Detector):
 
     @rule("preempted")
     def _preempted(self, run: RunContext) -> Iterator[Finding]:
-        """The use is not known, or not high, and the engine says at `often` steps or more that it
-        puts requests off. A warning; info where it says so `often` times without a step.
+        """The use is not known, or not high, and the engine says `often` times or more that it
+        puts requests off. A warning where it says so at as many steps, or of `many` requests.
         """
         told = run.events("preemption")
         steps = sorted({event.step for event in told if event.step is not None})
         times = sum(int(event.data.get("count", 1)) for event in told)
-        if times < self.often:
+        off = max([times, *(int(event.data.get("total") or 0) for event in told)])
+        if off < self.often:
             return
         first, last = (steps[0], steps[-1]) if steps else (run.first_step, run.last_step)
-        again = len(steps) >= self.often
+        again = len(steps) >= self.often or off >= self.many
         where = f" at {len(steps):,} steps{SINCE}" if steps else ""
         yield finding(
             self,
-            Period(run, first, last, recovered=last < run.last_step),
+            Period(run, first, last, recovered=last + run.interval < run.last_step),
             f"The inference engine ran out of KV cache and put requests off{where}: it said so "
-            f"{times:,} times.",
+            f"{times:,} times, of {off:,} requests at least.",
             variant="preempted",
             severity=Severity.WARNING if again else Severity.INFO,
             confidence=0.8 if again else 0.5,
-            evidence=(Evidence("event:preemption", first, float(times), note="messages"),),
+            evidence=(
+                Evidence("event:preemption", first, float(times), note="messages"),
+                Evidence("event:preemption", None, float(off), note="requests put off, at least"),
+            ),
             remedies=REMEDIES,
         )
 

@@ -224,6 +224,7 @@ class PolicyMismatch(Detector):
 
     @rule(None)
     def _finding(self, group: list[Stretch]) -> Finding:
+        """A weight, a difference, a KL or a sample size is outside."""
         lead, period = group[0], Period.over(group)
         return finding(
             self,

@@ -76,6 +76,7 @@ class KnownMessage:
 
     Attributes:
         needle: text that every such line has.
+        expression: the pattern that such lines fit, which is compiled when it is first needed.
         kind: of the event that it becomes; "" for none.
         metrics: numbers for a row of metrics: the name of a group of the pattern, or a constant.
         largest: whether of several before one row the largest number counts, and not the last.
@@ -86,13 +87,23 @@ class KnownMessage:
 
     name: str
     needle: str
-    pattern: re.Pattern[str]
+    expression: str
     kind: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, str | float] = field(default_factory=dict)
     largest: bool = False
     rows: Literal["", "bar", "alone"] = ""
     relaunch: bool = False
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The pattern that such lines fit."""
+        return _compiled(self.expression)
+
+
+@functools.cache
+def _compiled(expression: str) -> re.Pattern[str]:
+    return re.compile(expression)
 
 
 def text(name: str) -> str:
@@ -254,7 +265,7 @@ def classify_failure(lines: Iterable[str]) -> tuple[Failure, str] | None:
 def messages() -> tuple[KnownMessage, ...]:
     """The lines of frameworks that tell something beside metrics, in the order of the file."""
     raw = _load("messages.toml")["message"]
-    return tuple(KnownMessage(**it | {"pattern": re.compile(it["pattern"])}) for it in raw)
+    return tuple(KnownMessage(expression=it.pop("pattern"), **it) for it in map(dict, raw))
 
 
 def report_schema() -> dict[str, Any]:

@@ -10,11 +10,12 @@ from rlprobe.errors import InputError
 from rlprobe.importers import membership
 from rlprobe.importers.console.silent import events_of
 from rlprobe.importers.directory import Listing
-from rlprobe.importers.folders import folders_in
+from rlprobe.importers.folders import Folder, folders_in
 from rlprobe.importers.formats import formats
 from rlprobe.importers.gathered import Gathered, Part
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.looked_at import LookedAt
+from rlprobe.importers.renumbering import numbered_by
 from rlprobe.importers.rotation import Log, logs_of
 from rlprobe.importers.source import Source
 from rlprobe.importers.told_twice import told_once
@@ -50,12 +51,23 @@ class Gathering:
         taken = _surpassed(self.listing.logs)
         for folder in folders_in(self._root):
             taken.update(folder.files)
-            self._add(folder.files[0], folder.importer, Part(folder.path, folder.readings))
+            if self._numbered(folder):
+                self._add(folder.files[0], folder.importer, Part(folder.path, folder.readings))
         for log in logs_of([path for path in self.listing.logs if path not in taken]):
             self._look(log)
         if not self._groups:
             for path in self.listing.notebooks:
                 self._look(Log(path, (path,)))
+
+    def _numbered(self, folder: Folder) -> bool:
+        """Whether a folder's rows are numbered as the user asked for."""
+        if self._step_key is not None:
+            try:
+                numbered_by(folder.readings, self._step_key, folder.path)
+            except InputError as error:
+                self.account.refuse(folder.path, error)
+                return False
+        return True
 
     def _add(self, path: Path, importer: Importer, part: Part) -> None:
         key = membership.run_of(path, self._root)

@@ -53,6 +53,23 @@ def ending(tmp_path: Path, *after: str, rows: list[str] = ROWS) -> Event | None:
         ),
         ("run.sh: line 3: 12345 Killed                  python train.py", "killed"),
         ("slurmstepd: error: Detected 1 oom-kill event(s) in StepId=1.0", "host_out_of_memory"),
+        ("srun: error: n7: task 2: Out Of Memory", "host_out_of_memory"),
+        ("  Reason: OOMKilled\n  Exit Code: 137", "host_out_of_memory"),
+        ("srun: error: n7: task 2: Killed", "killed"),
+        (
+            "[launch.py:322:sigkill_handler] ['python', 'a.py'] exits with return code = -9",
+            "killed",
+        ),
+        ("[4.1] NVRM: Xid (PCI:0000:0f:00): 79, pid=5, GPU is lost", "device_fault"),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "device_fault"),
+        ("RuntimeError: [gloo] Timed out waiting 9ms for recv operation", "collective_timeout"),
+        ("ray.exceptions.OutOfMemoryError: the node running low on memory.", "host_out_of_memory"),
+        ("Exception: Current loss scale already at minimum - cannot", "loss_scale_exhausted"),
+        ("3: Traceback (most recent call last):\n3:   File 'a.py'\n3: KeyError: 'x'", "exception"),
+        (
+            "[1,2]<stderr>:Traceback (most recent call last):\n[1,2]<stderr>:KeyError: 1",
+            "exception",
+        ),
     ],
 )
 def test_what_killed_the_run_is_told_at_its_last_step(
@@ -62,6 +79,18 @@ def test_what_killed_the_run_is_told_at_its_last_step(
     assert event is not None
     assert (event.kind, event.step, event.data["kind"]) == ("crash", 12, kind)
     assert event.message in after
+
+
+def test_the_exception_of_ranks_that_print_at_once_is_the_one_that_is_quoted(
+    tmp_path: Path,
+) -> None:
+    lines = ["Traceback (most recent call last):", '  File "a.py", line 9', "TypeError: no size"]
+    both = [f"[rank{rank}]: {line}" for line in lines for rank in (0, 1)]
+    event = ending(
+        tmp_path, *both, "Traceback (most recent call last):", "    sys.exit(main())", ELASTIC
+    )
+    assert event is not None
+    assert event.message == "TypeError: no size"
 
 
 def test_a_traceback_that_is_cut_off_is_an_end(tmp_path: Path) -> None:

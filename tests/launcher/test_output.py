@@ -183,7 +183,7 @@ def test_nothing_is_read_any_more_once_somebody_else_records() -> None:
         b"rewards: [0.1, 0.2]\n" * 60_000,
         b"Mean reward: 0.5\n" * 60_000,
         b"Tried to log to step 1 < 2\n" * 60_000,
-        b"OVERFLOW! Rank 0 Skipping step. reducing to 1.0\n" * 30_000,
+        b"OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 2, reducing to 1\n" * 30_000,
         b"  5%|5| 1/200 [00:01<00:20,  9.0it/s]\r" * 30_000,
         b"{'loss': 0.5,\n" * 60_000,
         b"<td>" * 250_000,

@@ -20,8 +20,9 @@ _SHOWN, _QUOTED = 20, 300  # lines that enter the event, and characters of each
 _LAST, _PLAIN = 3, 12  # lines that may name an exception; lines of text that may follow a failure
 _TRACEBACK = "Traceback (most recent call last)"
 _EXCEPTION = re.compile(
-    r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b(?:\(\w+\))?(?::|\s*$)"
+    r"(?:[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)|Exception)\b(?:\(\w+\))?(?::|\s*$)"
 )
+_LABEL = re.compile(r"^(?:\[\d,\d{1,6}\]<std(?:out|err)>:|\d{1,6}: )")  # of mpirun, of srun
 _STOPPED = re.compile(
     r"\*\*\* STEP .{1,160}CANCELLED AT \S{1,40} \*\*\*|task[s ].{1,80}: Terminated"
 )
@@ -83,7 +84,7 @@ class LastWords:
 def _clean(line: str) -> str:
     """Without colours, control characters, and the prefix of a worker or a rank."""
     text = ANSI.sub("", line) if "\x1b" in line else line
-    return _UNPRINTABLE.sub(" ", RANK.sub("", RAY.sub("", text))).rstrip()
+    return _UNPRINTABLE.sub(" ", _LABEL.sub("", RANK.sub("", RAY.sub("", text)))).rstrip()
 
 
 def _failure_at(lines: Sequence[str], most: int) -> int | None:

@@ -22,6 +22,7 @@ _APART = ("path", "seq", "group", "group_name", "enqueued", "device", "xid", "it
 class _Said:
     message: Message
     row: int
+    number: int
     count: int = 1
 
 
@@ -35,6 +36,7 @@ class Heard:
     def __init__(self) -> None:
         self.launches: list[int] = []
         self._row = -1
+        self._number = 0
         self._here: dict[object, _Said] = {}
         self._first: dict[str, list[_Said]] = {}
         self._latest: dict[str, deque[_Said]] = {}
@@ -58,7 +60,8 @@ class Heard:
         if said is not None:
             said.count += 1
             return
-        said = self._here[key] = _Said(message, row)
+        self._number += 1
+        said = self._here[key] = _Said(message, row, self._number)
         first = self._first.setdefault(known.name, [])
         if len(first) < _FIRST:
             first.append(said)
@@ -66,9 +69,16 @@ class Heard:
             self._latest.setdefault(known.name, deque(maxlen=_LATEST)).append(said)
 
     def told(self) -> list[Told]:
-        """The events that the messages make, in order of the rows."""
+        """The events that the messages make, in order."""
         kept = itertools.chain(*self._first.values(), *self._latest.values())
-        return [Told(said.row, _event(said)) for said in sorted(kept, key=lambda said: said.row)]
+        return [Told(said.row, _event(said)) for said in sorted(kept, key=lambda said: said.number)]
+
+    def notes(self) -> list[str]:
+        """What of the messages is not kept, in words."""
+        kept = sum(map(len, (*self._first.values(), *self._latest.values())))
+        if self._number == kept:
+            return []
+        return [f"{self._number - kept:,} messages between rows are left out: too many of a kind"]
 
     def ending(self, row: int) -> Event | None:
         """The `crash` that a collective makes which timed out after this row, the last one."""

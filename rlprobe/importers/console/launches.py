@@ -120,7 +120,8 @@ class Training:
         settled = [launch.settled() for launch in self._launches]
         steps = [step for numbers, _ in settled for step in numbers]
         self._table.set_steps(np.array(steps, dtype=np.int64))
-        every = dict.fromkeys([*(note for _, sources in settled for note in sources), *notes])
+        said = [*notes, *self.heard.notes()]
+        every = dict.fromkeys([*(note for _, sources in settled for note in sources), *said])
         told = [*self.heard.told(), *self._endings]
         return Reading(self._table, told=told, launches=self.heard.launches, notes=list(every))
 

@@ -10,6 +10,7 @@ from rlprobe.errors import EmptyRunError
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.steps import ConsoleRow
 from rlprobe.importers.console.trainings import Mark, Trainings
+from rlprobe.importers.console.wrapped import width_of
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.source import Source
 
@@ -35,6 +36,12 @@ class Console(Importer):
 
     What comes after the last row tells how the run ended: an exception that nobody caught, memory
     that ran out, a collective that timed out, a signal, the end of a job's time.
+
+    What frameworks, engines, schedulers and drivers say between the rows becomes events, or numbers
+    of the next row: watchdogs of collectives with their rank and how far it was, gradients that are
+    not finite, overflows and the loss scale, the use of the KV cache and pre-emption, checkpoints
+    written and resumed from, jobs that were ended, faults of a device. `schemas/messages.toml` has
+    them. A crash that another launch followed is told at its step.
 
     Where rows tell no step it comes from the progress bar, or rows are numbered; the notes say
     which. Megatron prints a loss only where it is not negative: where the line has none, the loss
@@ -62,14 +69,14 @@ class Console(Importer):
 
 def readings_of(source: Source, lines: Iterable[str | Mark]) -> list[Reading]:
     """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
-    reader, trainings = Reader(step_key=source.step_key), Trainings()
+    reader, trainings = Reader(step_key=source.step_key, width=width_of(source.head)), Trainings()
     for line in lines:
         if isinstance(line, Mark):
-            _give(reader, trainings, reader.pause())
+            _pause(reader, trainings)
             trainings.mark(line)
             continue
         if trainings.tells(line):
-            _give(reader, trainings, reader.pause())
+            _pause(reader, trainings)
             trainings.hear(line)
         before = reader.progress
         rows = reader.feed(line)
@@ -78,13 +85,22 @@ def readings_of(source: Source, lines: Iterable[str | Mark]) -> list[Reading]:
         if rows or reader.said:
             _give(reader, trainings, rows)
         trainings.say(line)
-    _give(reader, trainings, reader.pause())
+    _pause(reader, trainings)
     trainings.add_late(reader.finish())
     readings = trainings.readings([note for note in (reader.note, *reader.account.notes()) if note])
     if not readings:
         raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
     readings[0].unread = [*reader.account.unread(), *readings[0].unread]
     return readings
+
+
+def _pause(reader: Reader, trainings: Trainings) -> None:
+    """Hand over the rows that wait; where one of them was not known yet, the output went on."""
+    before = reader.progress
+    reader.drain()
+    if reader.progress != before:
+        trainings.move()
+    _give(reader, trainings, reader.pause())
 
 
 def _give(reader: Reader, trainings: Trainings, rows: list[ConsoleRow]) -> None:

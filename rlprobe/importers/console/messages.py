@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlprobe import schema
-from rlprobe.importers.console.prefixes import ANSI
+from rlprobe.importers.console.prefixes import ANSI, unpacked
 from rlprobe.importers.console.steps import BAR
 from rlprobe.importers.numbers import spelled
 from rlprobe.schema import KnownMessage
@@ -83,12 +83,13 @@ class Messages:
         """The message in a line, if it holds one.
 
         Args:
-            text: with or without the prefixes of ranks and workers.
-            rank: of the process that printed it, where the prefix is taken off.
+            text: with the prefixes of ranks and workers, or without.
+            rank: of the process that printed it, where the line itself does not tell.
         """
         for needle in self._needles:
             if needle in text:
-                at = text.index(needle)
+                text = unpacked(text)
+                at = text.find(needle)
                 around = text[max(0, at - _BEFORE) : at + _AFTER]
                 around = ANSI.sub("", around) if "\x1b" in around else around
                 for known in self._by_needle[needle]:
@@ -101,17 +102,19 @@ class Messages:
 def _may_stand_before(lead: str) -> bool:
     """Whether a logger, a launcher or a progress bar may have put this before a message."""
     if "%|" in lead:
-        lead = lead[max((bar.end() for bar in BAR.finditer(lead)), default=0) :]
+        end = max((bar.end() for bar in BAR.finditer(lead)), default=0)
+        before, lead = lead[:end], lead[end:]
+        if before.count("'") % 2 or before.count('"') % 2:  # a bar in a text that is quoted
+            return False
     return not lead.strip() or _LEAD.fullmatch(lead) is not None
 
 
 def _message(known: KnownMessage, match: re.Match[str], text: str, rank: int | None) -> Message:
     prefix = _RANK.match(text)
-    if rank is None and prefix:
-        rank = int(next(group for group in prefix.groups() if group))
+    printed = int(next(group for group in prefix.groups() if group)) if prefix else None
     told = {name: _value(group) for name, group in match.groupdict().items() if group}
     own, step = told.pop("rank", None), told.pop("step", None)
-    rank = rank if rank is not None else own
+    rank = next((number for number in (printed, own, rank) if number is not None), None)
     if step is None and "path" in told:
         step = _step_in(str(told["path"]))
     told |= {} if rank is None else {"rank": rank}

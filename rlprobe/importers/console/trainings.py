@@ -54,7 +54,7 @@ _HELD_OUT = re.compile(r"Running (?:[Ee]valuation|[Pp]rediction)")
 _RESUMED = re.compile(
     r"Continuing training from checkpoint|\b[Rr]esum(?:ed|ing)(?: training)? from\b"
 )
-_FAILED = re.compile(r"Traceback \(most recent call last\)|Error[:(]")
+_FAILED = re.compile(r"Traceback \(most recent call last\)|Error[:(]|\bKilled\b|oom[-_]kill")
 _SIGN = re.compile(
     "|".join(sign.pattern for sign in (_SUMMARY, _NUMBERS, _BEGINS, _HELD_OUT, _RESUMED, _FAILED))
 )
@@ -154,8 +154,9 @@ class Trainings:
             if len(self._last) and (begins or self._last.goes_back(places)):
                 self._waiting = [row]
             else:
-                if self._failed is not None:
-                    self._died(anew=len(self._last) in self._last.heard.launches[-1:])
+                launched = self._last.heard.launches
+                if self._failed is not None or launched:
+                    self._died(anew=len(self._last) in launched[-1:])
                 self._keep(row, places)
 
     def _keep(self, row: ConsoleRow, places: Places) -> None:
@@ -210,6 +211,8 @@ class Trainings:
             or "Continuing " in line
             or "esum" in line
             or "Logging to " in line
+            or "Killed" in line
+            or "oom" in line
         ) and _SIGN.search(line) is not None
 
     def hear(self, line: str) -> None:
@@ -273,10 +276,14 @@ class Trainings:
 
     def _died(self, *, anew: bool) -> None:
         """Tell of a failure, where the training begins anew after it."""
-        if self._failed is not None and anew:
-            row, words = self._failed
-            self._last.tell(words.event(None, followed=True), row)
-        self._failed = None
+        failed, self._failed = self._failed, None
+        if not anew:
+            return
+        event = None if failed is None else failed[1].event(None, followed=True)
+        if failed is not None and event is not None:
+            self._last.tell(event, failed[0])
+        else:
+            self._last.tell(self._last.heard.ending(self._last.end), self._last.end)
 
     def readings(self, notes: Sequence[str]) -> list[Reading]:
         """One for each training, named by its number where there are several; [] without rows."""
@@ -300,7 +307,7 @@ class Trainings:
         examples = tuple(
             (number, _spelled(row)) for number, row in enumerate(rows[:_MOST_EXAMPLES], start=1)
         )
-        return Unread("row beside the training", len(rows), of, examples)
+        return Unread("late row", len(rows), of, examples)
 
     def _is_shown_again(self, row: ConsoleRow, step: int) -> bool:
         """Whether a notebook shows a row once more: a table that was drawn again, or its data.
