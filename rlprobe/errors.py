@@ -45,7 +45,13 @@ class InputError(RlprobeError):
 
 
 class UnknownFormatError(InputError):
-    """No importer recognises the content."""
+    """No importer recognises the content.
+
+    Attributes:
+        telling: whether lines in it look like metrics all the same.
+    """
+
+    telling = False
 
 
 class EmptyRunError(InputError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +14,10 @@ from rlprobe import schema
 
 Logged = tuple[Any, Any]  # values, and whether each was logged
 _MOST_PLANS = 1_000  # of sets of keys, per framework
+_LIST = re.compile(r"^(\w+) *= *(\[[^\]]*\])", re.MULTILINE)
 _FILE = "aliases/{}.toml"
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")  # in `MeanReward`
+_OTHER = re.compile(r"[^0-9a-z]+")
 _SPANS = ("_step", "_epoch")  # what Lightning puts behind the name of what it logs both ways
 
 
@@ -91,7 +95,10 @@ class Aliases:
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
             ranks = {name: rank for rank, name in enumerate(self.exact)}
-            ordered = sorted(keys, key=lambda key: (ranks.get(self.bare(key), -1), key))
+            # Of `KL` and `KL%`, the one in percent is a share of something else.
+            ordered = sorted(
+                keys, key=lambda key: (ranks.get(self.bare(key), -1), "%" not in key, key)
+            )
             names = frozenset(keys)
             self._plans[keys] = tuple(
                 Naming(key, key, None, None) if self._tells_less(key, names) else self.naming(key)
@@ -128,10 +135,10 @@ class Aliases:
         if known:
             return known
         if self.normalise:
-            plain = normal(name)
-            stems = [plain, *(plain.removesuffix(end) for end in _SPANS if plain.endswith(end))]
-            found = (self._listed(stem) or _metric(stem) for stem in stems)
-            return next((name for name in found if name), None)
+            for plain in dict.fromkeys((normal(name), normal(_HUMP.sub("_", name)))):
+                known = self._listed(plain) or (plain if schema.metric(plain) else None)
+                if known:
+                    return known
         return every()["generic"].canonical(name) if self.inherits else None
 
     def _listed(self, name: str) -> str | None:
@@ -160,7 +167,7 @@ class Aliases:
 
 def normal(name: str) -> str:
     """A name in lower case, with `_` for everything that is neither letter nor digit."""
-    return re.sub(r"[^0-9a-z]+", "_", name.lower()).strip("_")
+    return _OTHER.sub("_", name.lower()).strip("_")
 
 
 def _aliases(raw: Mapping[str, Any]) -> Aliases:
@@ -244,9 +251,16 @@ def detect_framework(keys: Iterable[str]) -> str | None:
 
 @functools.cache
 def _head(framework: str) -> Mapping[str, Any]:
-    """What an alias file says before its tables, which are the most of it."""
-    head, _, _ = schema.text(_FILE.format(framework)).partition("\n[")
-    return tomllib.loads(head)
+    """The lists at the start of an alias file, before its tables, which are the most of it.
+
+    All files are looked at for each log: lists as they are usually written are read as JSON, which
+    is many times as fast as TOML.
+    """
+    text, _, _ = schema.text(_FILE.format(framework)).partition("\n[")
+    try:
+        return {match[1]: json.loads(match[2]) for match in _LIST.finditer(text)}
+    except ValueError:
+        return tomllib.loads(text)
 
 
 def _score(head: Mapping[str, Any], present: set[str]) -> int:

@@ -225,16 +225,24 @@ _FORMATS_HEAD = """\
 # Formats
 
 Give `rlprobe scan` the log that you have: a file, a directory, or `-` for the standard input. The
-format is told by the content, then by the name; `.gz` and `.zst` are decompressed, UTF-16 is read.
+format is told by the content, then by the name. `.gz`, `.bz2`, `.xz` and `.zst` are decompressed,
+UTF-16 and UTF-32 are read, lines end in LF, CR LF or CR. A zip or a tar is read as the directory
+that it holds.
 
 - **NaN and infinity are values; null is not logged.** Each format's own spelling is understood, and
   so is what it writes for "not measured".
 - Rows of one step become one. A step that comes again with a metric it already has is a relaunch: a
   new attempt. Evaluations are kept apart, under `eval/`; the summary of a run is no step of it.
 - What cannot be read is left out and reported with its line number. Assumptions are in the notes.
-- In a directory, files that differ only in a rank, an attempt or a part (`rank0`, `attempt_2`,
-  `trainer/`, `orchestrator/`) are one run; other files are runs of their own. Links to directories
-  are not followed, and at most 100,000 files are looked at.
+- In a directory, files that differ only in a rank, a launch or a part (`metrics_rank0`,
+  `worker-2/`, `attempt_2/`, torchrun's `attempt_0/3/stdout.log`, `trainer/`) are one run. So are
+  the parts of a rotated log (`train.log.2.gz`, `train.log.1`, `train.log`, or dated ones), the two
+  outputs of a process (`slurm-7.out`, `slurm-7.err`), several loggers that say the same, and a
+  Trainer's state with the TensorBoard files of its launches. Other files are runs of their own.
+- What became of every other file of a directory is said: no metrics in it, no log by its name, a
+  packed directory; what looks like metrics and was not understood is a problem. Notebooks are read
+  where there is nothing else. Links to directories are not followed, and at most 100,000 files are
+  looked at.
 - Which key is which metric: [frameworks](frameworks.md)."""
 
 

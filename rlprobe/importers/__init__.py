@@ -10,7 +10,7 @@ steps, step_axis   which key is the step; which of a row's numbers it is
 placing            events between rows -> events with the step of those rows
 renumbering        rows numbered by another counter of theirs
 stepless           rows without a step among rows that have one
-long_form          rows of one value each, which name their metric
+long_form          rows that name the metric of their value, or their run
 evaluations        which rows are those of an evaluation
 unread             counts what looks like metrics and was not understood
 rows, points       rows of {key: value}, or points of one metric each -> columns of numbers

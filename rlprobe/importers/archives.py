@@ -181,7 +181,8 @@ class Unpacked:
 
     def _place(self, name: str) -> Path | None:
         """Where a member goes; None where that would be outside of the folder."""
-        parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
+        text = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        parts = [part for part in text.replace("\\", "/").split("/") if part not in ("", ".")]
         bad = not parts or len(parts) > _DEEPEST or ".." in parts or "\0" in name
         try:
             bad = bad or any(len(part.encode()) > _LONGEST_NAME for part in parts)

@@ -146,9 +146,9 @@ def _again(kinds: _Kinds, columns: Columns, first: int, second: int) -> bool:
 
 
 def _says_the_same(columns: Columns, first: int, second: int) -> bool:
-    """Whether two rows agree in all that both have."""
-    for values, valid in columns.values():
-        if valid[first] and valid[second]:
+    """Whether two rows agree in all that both measure."""
+    for name, (values, valid) in columns.items():
+        if valid[first] and valid[second] and not is_counter(name):
             a, b = values[first], values[second]
             if a != b and not (np.isnan(a) and np.isnan(b)):
                 return False

@@ -9,7 +9,10 @@ from typing import Any
 from rlprobe.importers.steps import is_counter
 
 # Keys under which rows of several kinds say which one they are.
-KIND_KEYS = ("type", "kind", "mode", "split", "phase", "stage", "subset", "eval", "is_eval")
+KIND_KEYS = (
+    *("type", "kind", "mode", "split", "phase", "stage", "set", "subset", "partition"),
+    *("eval", "is_eval"),
+)
 _WORD = re.compile(r"(?:eval|val|valid|validation|evaluation|evaluate|test|dev)(?:[_\W].*)?", re.I)
 
 
@@ -29,9 +32,12 @@ def is_evaluation(row: Mapping[str, Any]) -> bool:
     return False
 
 
+def named(key: str) -> str:
+    """The key of a metric of an evaluation, named as such."""
+    plain = is_counter(key) or of_evaluation(key) or key in KIND_KEYS
+    return key if plain else f"eval/{key}"
+
+
 def marked(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of an evaluation with all its metrics named as such."""
-    return {
-        key if is_counter(key) or of_evaluation(key) or key in KIND_KEYS else f"eval/{key}": value
-        for key, value in row.items()
-    }
+    return {named(key): value for key, value in row.items()}

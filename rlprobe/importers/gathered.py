@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from rlprobe.importers.importer import Importer, Reading
+from rlprobe.importers.placing import placed
 from rlprobe.importers.points import ColumnTable
 from rlprobe.importers.rows import Columns
-from rlprobe.values import IntArray
+from rlprobe.values import Event, IntArray
 
 
 @dataclass(eq=False)
@@ -27,10 +30,20 @@ class Part:
         """The keys of its metrics."""
         return {key for reading in self.readings for key in taken(reading)[1]}
 
+    def events(self) -> list[Event]:
+        """Its events, those between rows at the steps of these."""
+        return [event for reading in self.readings for event in events_in(reading)]
+
     def cells(self) -> int:
         """How many values there are."""
         columns = [taken(reading)[1] for reading in self.readings]
         return sum(int(valid.sum()) for each in columns for _, valid in each.values())
+
+
+def events_in(reading: Reading) -> list[Event]:
+    """The events of a reading, those between rows at the steps of these."""
+    at = reading.rows.steps()
+    return [*reading.events, *placed(reading.told, at, np.ones(len(at), dtype=np.int64))]
 
 
 def taken(reading: Reading) -> tuple[IntArray, Columns]:

@@ -8,17 +8,14 @@ from pathlib import Path
 
 from rlprobe.errors import InputError
 from rlprobe.importers import membership
-from rlprobe.importers.console.ending import LastWords
-from rlprobe.importers.console.heard import Heard
-from rlprobe.importers.console.log import segments
-from rlprobe.importers.console.messages import messages
+from rlprobe.importers.console.silent import events_of
 from rlprobe.importers.directory import Listing
-from rlprobe.importers.folders import folders_in
+from rlprobe.importers.folders import Folder, folders_in
 from rlprobe.importers.formats import formats
 from rlprobe.importers.gathered import Gathered, Part
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.looked_at import LookedAt
-from rlprobe.importers.placing import events_of
+from rlprobe.importers.renumbering import numbered_by
 from rlprobe.importers.rotation import Log, logs_of
 from rlprobe.importers.source import Source
 from rlprobe.importers.told_twice import told_once
@@ -54,12 +51,23 @@ class Gathering:
         taken = _surpassed(self.listing.logs)
         for folder in folders_in(self._root):
             taken.update(folder.files)
-            self._add(folder.files[0], folder.importer, Part(folder.path, folder.readings))
+            if self._numbered(folder):
+                self._add(folder.files[0], folder.importer, Part(folder.path, folder.readings))
         for log in logs_of([path for path in self.listing.logs if path not in taken]):
             self._look(log)
         if not self._groups:
             for path in self.listing.notebooks:
                 self._look(Log(path, (path,)))
+
+    def _numbered(self, folder: Folder) -> bool:
+        """Whether a folder's rows are numbered as the user asked for."""
+        if self._step_key is not None:
+            try:
+                numbered_by(folder.readings, self._step_key, folder.path)
+            except InputError as error:
+                self.account.refuse(folder.path, error)
+                return False
+        return True
 
     def _add(self, path: Path, importer: Importer, part: Part) -> None:
         key = membership.run_of(path, self._root)
@@ -96,9 +104,8 @@ class Gathering:
         parts = sorted([output, errors], key=lambda part: -part.cells())
         if parts[0].names() & parts[1].names():
             self.account.say_twice(parts[1].path, parts[0].path)
-            more = [event for reading in parts[1].readings for event in events_of(reading)]
-            parts[0].readings[-1].events = [*parts[0].readings[-1].events, *more]
-            parts.pop()
+            last = parts[0].readings[-1]
+            last.events = [*last.events, *parts.pop().events()]
         for part in parts:
             self._add(output.path, importer, part)
 
@@ -110,12 +117,12 @@ class Gathering:
             return None
 
     def _add_endings(self) -> None:
-        """What logs without metrics tell of the end of the run that they are of (ranks)."""
+        """What logs without metrics tell of the run that they are of (ranks)."""
         texts = {key: group for (key, kind), group in self._groups.items() if kind.fallback}
-        for path in [*self.account.empty]:
+        for path in [*self.account.empty, *(path for path, _ in self.account.failed)]:
             output = self._outputs.get(path, path)
             group = texts.get(membership.run_of(output, self._root))
-            events = _endings(path) if group is not None else []
+            events = _events(path) if group is not None else []
             if group is None or not events:
                 continue
             ranks = membership.ranks_of([*(part.path for part in group.parts), path], self._root)
@@ -161,15 +168,8 @@ def _length(path: Path) -> float:
     return float("inf") if number is None else number
 
 
-def _endings(path: Path) -> list[Event]:
-    """What output without metrics tells: how it ended, and what frameworks say in it."""
-    words, heard = LastWords(), Heard()
+def _events(path: Path) -> list[Event]:
     try:
-        for segment in segments(Source(path)):
-            words.add(segment)
-            if (message := messages().see(segment)) is not None:
-                heard.hear(message, -1)
+        return events_of(Source(path))
     except InputError:
         return []
-    event = words.event(None) or heard.ending(-1)
-    return [*(told.event for told in heard.told()), *([] if event is None else [event])]

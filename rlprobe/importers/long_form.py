@@ -1,15 +1,16 @@
-"""Rows of one value each, which name their metric: `{"step": 1, "tag": "loss", "value": 2}`."""
+"""What rows say of themselves: the metric that their value is of, the run that they are of."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from rlprobe.importers.numbers import number
 
 NAME_KEYS = ("metric", "tag", "metric_name", "name", "key", "variable", "scalar")
 VALUE_KEYS = ("value", "metric_value", "val")
-RUN_KEYS = ("run", "run_name", "run_id")
+RUN_KEYS = ("run", "run_name", "run_id", "trial_id")
 
 
 def keys_of(names: Collection[str]) -> tuple[str, str] | None:
@@ -28,3 +29,15 @@ def spread(row: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(name, str) or not name or number(name) is not None:
         return row
     return {**{key: said for key, said in row.items() if key not in keys}, name: value}
+
+
+def run_key(rows: Sequence[Mapping[str, Any]], step_key: str | None) -> str | None:
+    """The key that tells the run of each row, where several runs have the same steps."""
+    for key in RUN_KEYS:
+        at: dict[str, set[float | None]] = {}
+        for row in rows:
+            if isinstance(row.get(key), str) and step_key is not None:
+                at.setdefault(row[key], set()).add(number(row.get(step_key)))
+        if len(at) > 1 and any(first & second for first, second in pairwise(at.values())):
+            return key
+    return None

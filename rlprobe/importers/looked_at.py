@@ -24,7 +24,7 @@ class LookedAt:
     Attributes:
         read: how many files were read, by format.
         empty: files that hold no metrics.
-        failed: files that look like a log and could not be read, with the reason.
+        failed: files that look like a log, or like metrics, and could not be read; and why.
         said: what else is to be said of single files.
     """
 
@@ -36,7 +36,8 @@ class LookedAt:
 
     def refuse(self, path: Path, error: InputError) -> None:
         """Take a file that gave no run."""
-        if isinstance(error, UnknownFormatError | EmptyRunError):
+        telling = isinstance(error, UnknownFormatError) and error.telling
+        if isinstance(error, UnknownFormatError | EmptyRunError) and not telling:
             self.empty.append(path)
         else:
             self.failed.append((path, error))

@@ -16,6 +16,7 @@ from rlprobe.importers.formats import formats
 from rlprobe.importers.importer import CutDocumentError, Importer, Reading
 from rlprobe.importers.refusal import refused
 from rlprobe.importers.renumbering import numbered_by
+from rlprobe.importers.rotation import older_beside
 from rlprobe.importers.source import STDIN, Source
 from rlprobe.store import layout
 from rlprobe.store.run import Run
@@ -84,6 +85,9 @@ def _open_file(path: Path, step_key: str | None) -> list[Run]:
         importer, readings = _read(source)
     finally:
         source.close()
+    if older := older_beside(path):
+        said = f"older rows are in {older[0]}, which is not read: give the directory"
+        readings[0].notes = [*readings[0].notes, said]
     return _runs(path, importer, readings)
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from rlprobe.importers.importer import Reading, Told
+from rlprobe.importers.importer import Told
 from rlprobe.values import Event, IntArray
 
 _BEGINS = ("resumed", "run_started")  # what belongs to the rows after it
@@ -35,18 +33,6 @@ def placed(told: Sequence[Told], step: IntArray, attempt: IntArray) -> Iterator[
         owner = min(max(row + begins, 0), last)
         number = int(attempt[owner]) if last >= 0 else 1
         yield replace(_at(event, row, step, begins=begins), attempt=number)
-
-
-def events_of(reading: Reading) -> list[Event]:
-    """All events of a reading, with their steps: its rows may be left out, where others say them.
-
-    A launch begins where the log tells, or where the steps go back.
-    """
-    step = reading.rows.steps()
-    begins = np.diff(step, prepend=step[:1]) < 0
-    begins[[row for row in reading.launches if row < len(step)]] = True
-    attempt = np.cumsum(begins, dtype=np.int64) + 1
-    return [*reading.events, *placed(reading.told, step, attempt)]
 
 
 def _at(event: Event, row: int, step: IntArray, *, begins: bool) -> Event:

@@ -90,8 +90,11 @@ def refused(source: Source, failed: InputError | None) -> InputError:
         failed: what the first format said that took it for its own; None if none did.
     """
     if failed is None:
-        why = _text(source) if source.is_text else _binary(source)
-        return UnknownFormatError(f"Couldn't read '{source.path}': {why}", hint=_HINT)
+        seen = _seen(source) if source.is_text else _Seen()
+        why = _text(source, seen) if source.is_text else _binary(source)
+        unknown = UnknownFormatError(f"Couldn't read '{source.path}': {why}", hint=_HINT)
+        unknown.telling = bool(seen.telling)
+        return unknown
     if not isinstance(failed, EmptyRunError | CutDocumentError) or not source.is_text:
         return failed
     importer = _taken_for(source)
@@ -104,8 +107,7 @@ def _taken_for(source: Source) -> Importer | None:
     return next((importer for importer in own if importer.recognises(source)), None)
 
 
-def _text(source: Source) -> str:
-    seen = _seen(source)
+def _text(source: Source, seen: _Seen) -> str:
     near = _nearest(source, seen)
     return f"no metrics in it that rlprobe understands. {_quoted(seen)} {near}"
 

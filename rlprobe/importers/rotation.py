@@ -55,6 +55,12 @@ def _errors(folders: Mapping[Path, Mapping[str, Path]], rotated: set[Path]) -> d
     return beside
 
 
+def older_beside(path: Path) -> list[str]:
+    """Parts of a log that lie beside its newest one, and were rotated away last."""
+    names = (f"{path.name}.1{suffix}" for suffix in ("", *compression.SUFFIXES))
+    return [name for name in names if path.with_name(name).is_file()]
+
+
 def _plain(name: str) -> str:
     """A name without the suffix of a compression."""
     for suffix in compression.SUFFIXES:

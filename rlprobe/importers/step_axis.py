@@ -10,6 +10,7 @@ from rlprobe.importers.numbers import number
 from rlprobe.importers.rows import RowTable
 
 AXES = schema.step_keys().axes
+_COUNTED = "_step"
 _OWN = frozenset({"_step", "_runtime", "_timestamp", "_wandb"})
 
 
@@ -45,8 +46,10 @@ class StepAxis:
             step = self._latest
         else:
             step = counted
-        metrics = {k: v for k, v in row.items() if k not in _OWN and k != axis and not _media(v)}
+        metrics = {k: v for k, v in row.items() if k not in _OWN and not _media(v)}
         metrics = _without_flat_media(metrics)
+        if axis is not None and metrics:
+            metrics[_COUNTED] = counted  # a counter, where the user asks for it
         if self._open is not None and self._open[0] == step:
             self._open[1].update(metrics)
         else:

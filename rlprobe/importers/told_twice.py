@@ -19,10 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from rlprobe import naming
-from rlprobe.importers.gathered import Gathered, Part, taken
+from rlprobe.importers.gathered import Gathered, Part, events_in, taken
 from rlprobe.importers.importer import Reading
 from rlprobe.importers.looked_at import SAID_TWICE
-from rlprobe.importers.placing import events_of
 from rlprobe.importers.points import ColumnTable
 from rlprobe.importers.rows import Columns
 from rlprobe.importers.tensorboard.event_files import TensorBoard
@@ -171,7 +170,10 @@ def _beyond(group: Gathered, state: Reading, last: int) -> Reading | None:
     if (at > last).any():
         note = f"{steps(last + 1, int(at.max()))} from {group.key}, which agrees with the rest"
     rows = ColumnTable(*_where(at, columns, at > last))
-    return replace(reading, rows=rows, notes=[note], framework=None)
+    events = events_in(reading)
+    return replace(
+        reading, rows=rows, notes=[note], framework=None, events=events, told=(), launches=()
+    )
 
 
 def _where(at: IntArray, columns: Columns, chosen: np.ndarray) -> tuple[IntArray, Columns]:
@@ -240,8 +242,8 @@ def _twins(beside: Sequence[Gathered], remarks: list[str]) -> list[Gathered]:
             if other not in twins and _alike(content[id(group)], content[id(other)]):
                 twins.append(other)
                 remarks.append(SAID_TWICE.format(other.key, group.key))
-                events = [*group.readings[0].events, *events_of(other.readings[0])]
-                group.readings[0].events = events
+                events = events_in(other.readings[0])
+                group.readings[0].events = [*group.readings[0].events, *events]
     return twins
 
 

@@ -117,6 +117,12 @@ def test_no_member_leads_out_of_its_place(pack: Callable[[Files], bytes], tmp_pa
     assert left_behind(tmp_path) == []
 
 
+def test_names_in_another_encoding_are_kept_readable(tmp_path: Path) -> None:
+    run = only(log(tmp_path, "a.tar", tarred({"lauf-\udcfc.jsonl": ROWS})))
+    assert run.info.id == "lauf-\ufffd.jsonl"
+    assert not run.problems
+
+
 def test_links_and_devices_are_left_out(tmp_path: Path) -> None:
     others = []
     for number, kind in enumerate(

@@ -132,6 +132,14 @@ def test_a_rotated_log_is_one_log_from_the_oldest_on(
     assert len(run.info.attempts) == 1
 
 
+def test_of_a_rotated_log_that_is_given_alone_the_rest_is_named(tmp_path: Path) -> None:
+    log(tmp_path, "t.log.1.gz", gzip.compress(rows(1, 2).encode()))
+    run = only(log(tmp_path, "t.log", rows(3, 4)))
+    assert run.info.notes == (
+        "older rows are in t.log.1.gz, which is not read: give the directory",
+    )
+
+
 def test_logs_with_dates_in_their_names_are_runs_of_their_own(tmp_path: Path) -> None:
     for name in (
         "exp-20261129.jsonl",

@@ -296,7 +296,30 @@ def test_an_evaluation_that_counts_its_own_batches_is_no_restart(tmp_path: Path)
             for i in (8, 16, 24)
         ]
         rows.append({"mode": "val", "epoch": epoch, "iter": 5, "bbox_mAP": epoch / 8})
-    run = read(tmp_path, "run.log.json", lines(*rows))
-    assert len(run.info.attempts) == 1
-    assert [step for step, _ in points(run, "loss")] == [8, 16, 24, 32, 40, 48, 56, 64, 72]
-    assert points(run, "eval/bbox_mAP") == [(24, 0.125), (48, 0.25), (72, 0.375)]
+    for name, text in (("run.log.json", lines(*rows)), ("run.json", json.dumps(rows))):
+        run = read(tmp_path, name, text)
+        assert len(run.info.attempts) == 1
+        assert [step for step, _ in points(run, "loss")] == [8, 16, 24, 32, 40, 48, 56, 64, 72]
+        assert points(run, "eval/bbox_mAP") == [(24, 0.125), (48, 0.25), (72, 0.375)]
+
+
+def test_rows_of_several_runs_that_name_theirs(tmp_path: Path) -> None:
+    named = [(run, step) for step in (1, 2) for run in ("a", "bb")]
+    rows = [{"run": run, "step": step, "loss": step / len(run)} for run, step in named]
+    table = "".join(f"{row['run']},{row['step']},{row['loss']}\n" for row in rows)
+    for name, text in (("a.jsonl", lines(*rows)), ("a.csv", "run,step,loss\n" + table)):
+        runs = open_runs(log(tmp_path, name, text))
+        assert [(run.info.id, points(run, "loss")) for run in runs] == [
+            ("a", [(1, 1.0), (2, 2.0)]),
+            ("bb", [(1, 0.5), (2, 1.0)]),
+        ]
+    later = [{"run_id": f"{step // 3}", "step": step, "loss": 1.0} for step in range(1, 6)]
+    assert len(open_runs(log(tmp_path, "resumed.jsonl", lines(*later)))) == 1
+
+
+def test_rows_of_an_evaluation_in_a_table(tmp_path: Path) -> None:
+    text = "epoch,phase,loss,acc\n1,train,0.5,0.25\n1,val,0.75,0.125\n2,train,0.25,1\n2,val,3,1\n"
+    run = read(tmp_path, "log.csv", text)
+    assert points(run, "loss") == [(1, 0.5), (2, 0.25)]
+    assert points(run, "eval/loss") == [(1, 0.75), (2, 3.0)]
+    assert points(run, "eval/acc") == [(1, 0.125), (2, 1.0)]

@@ -118,6 +118,14 @@ def test_files_of_no_run_are_named_by_kind(tmp_path: Path) -> None:
     assert [problem.path for problem in run.problems] == [str(tmp_path / "broken.sqlite")]
 
 
+def test_a_file_that_looks_like_metrics_and_was_not_understood_is_a_problem(tmp_path: Path) -> None:
+    log(tmp_path, "a.jsonl", '{"step": 1, "loss": 1}\n{"step": 2, "loss": 2}\n')
+    log(tmp_path, "b.txt", "the final reward was 0.75 in the end\n")
+    (problem,) = only(tmp_path).problems
+    assert problem.path == str(tmp_path / "b.txt")
+    assert 'line 1: "the final reward was 0.75' in problem.message
+
+
 def test_where_nothing_is_a_log_the_error_says_what_there_is(tmp_path: Path) -> None:
     log(tmp_path, "notes.txt", "remember the milk")
     for number in range(7):

@@ -70,6 +70,22 @@ def test_the_trainers_step_counts_not_the_calls_of_log(tmp_path: Path) -> None:
     assert any("2 rows without a step" in note for note in run.info.notes)
 
 
+def test_the_calls_of_log_count_where_the_user_asks_for_them(tmp_path: Path) -> None:
+    rows = [
+        enc.history({"_step": call, "train/loss": call / 8, "train/global_step": 10 * call})
+        for call in (1, 2, 3)
+    ]
+    path = write(tmp_path / "run-a" / "run-a.wandb", *rows)
+    for place in (path, path.parent):
+        assert points(only(place), "loss") == [(10, 0.125), (20, 0.25), (30, 0.375)]
+        (run,) = open_runs(place, "_step")
+        assert points(run, "loss") == [(1, 0.125), (2, 0.25), (3, 0.375)]
+        (run,) = open_runs(place, "train/global_step")
+        assert points(run, "loss") == [(10, 0.125), (20, 0.25), (30, 0.375)]
+        with pytest.raises(InputError, match="counter"):
+            open_runs(place, "tokens")
+
+
 def test_the_axis_that_define_metric_named(tmp_path: Path) -> None:
     rows = [enc.history({"_step": n, "my/updates": 10 * n, "loss": 1.0}) for n in range(3)]
     run = only(write(tmp_path / "run-a.wandb", enc.metric_record("my/updates"), *rows))

@@ -14,4 +14,5 @@ asides    numbers in messages, for the rows around them
 trainings, launches  which training a row is of; the rows of one training, launch by launch
 steps     steps for rows that tell none: with hindsight, or while the run goes on
 ending    how the run ended, as the lines after the last row tell
+silent    what output without metrics tells all the same
 """

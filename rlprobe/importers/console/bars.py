@@ -61,7 +61,9 @@ def _step(desc: str, match: re.Match[str]) -> int:
 
 def _carried(before: str, unit: str) -> Iterator[tuple[str, float]]:
     """Metrics before a bar, or behind its speed."""
-    inside = before.rpartition("[")[2] if "|" in before else ""
+    inside = before.rpartition("[")[2] if "[" in before else before
+    if "{" in inside or "'" in inside:
+        inside = ""  # a row of its own
     for text in (unit.partition(",")[2], inside.partition("]")[0].rstrip(": ")):
         if "=" in text or ":" in text:
             row = metrics_of(pairs_in(text), console_line.name_of)

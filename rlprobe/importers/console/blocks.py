@@ -130,6 +130,10 @@ class Blocks:
         """A row of its own came: what follows belongs to it until a heading comes."""
         self._moved(step, "after")
 
+    def headed(self, step: int) -> None:
+        """A line told its step, and no metric that is known: it heads what follows."""
+        self._moved(step, "heading")
+
     def finish(self) -> None:
         """The output ends."""
         self._moved(None, "nowhere")

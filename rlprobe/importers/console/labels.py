@@ -26,7 +26,7 @@ Kind = Literal["labels", "section", "rule", "inner rule", "text"]
 LONGEST = 600
 _RULE = re.compile(r"\s*[-=─━═_*#~+|│┃╭╮╰╯╒╕╞╡╘╛┌┐└┘├┤┬┴┼╪┏┓┗┛┠┨┡┩╇╈\s]{3,}")
 _LINES = re.compile(r"[-=─━═*#]{6,}")
-_INNER = re.compile(r"\s*(?:[├╞┠┡╟]|[│┃|]\s*[─━═-]{3})")
+_INNER = re.compile(r"\s*(?:[├╞┠┡╟]|[│┃|]\s*[─━═-]{3}|[│┃|][│┃|\s]*$)")
 _TWO_COLUMNS = re.compile(
     rf"\s*(?P<key>[A-Za-z_][\w./@%()#-]*(?: [\w./@%()-]+){{0,3}})\s{{2,}}(?P<value>{NUMBER})\s*",
     re.IGNORECASE,
@@ -42,6 +42,7 @@ _GROUP = re.compile(r"\s*(?P<group>[A-Za-z_][\w./-]{0,40})(?:\s{2,}|\s*=>\s*)(?=
 _ASIDE = re.compile(r"\s*\([^()]{0,60}\)")
 _KERAS = re.compile(r"\s*\d+/(?:\d+|Unknown)\s*[\[━][^-]{0,120}? - ")
 _WORD = re.compile(r"[A-Za-z]{2,}")
+_LISTED = re.compile(r"\s*(?:[/|,;]\s*)+")  # nothing but what separates pairs
 _MOST_WORDS = 3
 
 
@@ -170,7 +171,7 @@ def _several(text: str) -> Labelled | None:
     group = _GROUP.match(text)
     prefix, inside = (f"{group['group']}/", text[group.end() :]) if group else ("", text)
     pairs = pairs_in(inside)
-    if len(pairs) < 2 or _WORD.search(left_of(inside, pairs)):
+    if len(pairs) < 2 or not _LISTED.fullmatch(left_of(inside, pairs)):
         pairs = [pair for pair in pairs if _is_named(pair)]
     words = len(_WORD.findall(left_of(inside, pairs)))
     if not pairs or words > (_MOST_WORDS if len(pairs) == 1 else len(pairs) + 1):

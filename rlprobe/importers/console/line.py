@@ -59,7 +59,7 @@ _OTHER = frozenset(
     | {"warmup", "save", "log"}
 )
 # `losses/value_loss 0.5 2048`: a scalar of TensorBoard, printed; `[2048] loss 0.5 / return 9`.
-_POINT = re.compile(rf"(?P<tag>[\w.-]+(?:/[\w.@-]+)+)\s+(?P<value>{NUMBER})\s+(?P<step>\d{{1,15}})")
+_POINT = re.compile(rf"(?P<tag>[A-Za-z_][\w./@-]*)\s+(?P<value>{NUMBER})\s+(?P<step>\d{{1,15}})")
 _LEADING = re.compile(r"\[?(\d{1,15})\]?:?\s+(?=[A-Za-z_])")
 _SLASHED = re.compile(
     r"(?<==\d)(\d{0,15})/(?=[a-z_]{1,40}=)"
@@ -122,11 +122,19 @@ def _may_tell_a_step(text: str) -> bool:
 
 def point(text: str) -> dict[str, float] | None:
     """A scalar with its tag and step (`losses/value_loss 0.5 2048`); None if the line is none."""
-    match = _POINT.fullmatch(text.strip()) if "/" in text and len(text) < _LONGEST_WORD else None
+    match = _POINT.fullmatch(text.strip()) if len(text) < _LONGEST_WORD else None
     value = spelled(match["value"]) if match else None
-    return (
-        {match["tag"]: value, "step": float(match["step"])} if match and value is not None else None
-    )
+    if match is None or value is None or counts(match["tag"]):
+        return None
+    tag = match["tag"]
+    named = "/" in tag or "_" in tag or is_measurement(tag)
+    return {tag: value, "step": float(match["step"])} if named else None
+
+
+def step_before(text: str) -> int | None:
+    """Where the step of a dict stands that opens at the end of a text; None if there is none."""
+    match = _STEP_BEFORE.search(text) if text.endswith("{") else None
+    return match.start() if match and match.end() == len(text) else None
 
 
 def _stepped_dict(text: str) -> dict[str, float] | None:

@@ -10,6 +10,7 @@ from rlprobe.errors import EmptyRunError
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.steps import ConsoleRow
 from rlprobe.importers.console.trainings import Mark, Trainings
+from rlprobe.importers.console.wrapped import width_of
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.source import Source
 
@@ -68,7 +69,7 @@ class Console(Importer):
 
 def readings_of(source: Source, lines: Iterable[str | Mark]) -> list[Reading]:
     """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
-    reader, trainings = Reader(step_key=source.step_key), Trainings()
+    reader, trainings = Reader(step_key=source.step_key, width=width_of(source.head)), Trainings()
     for line in lines:
         if isinstance(line, Mark):
             _pause(reader, trainings)

@@ -53,6 +53,7 @@ class Line:
         prefixed: whether anything stood before it.
         labelled: whether a number before it can be nothing but the task that printed it.
         cut: whether its end is missing.
+        length: with its prefix, without its colours.
         number: of the line in the log, from 1.
     """
 
@@ -62,6 +63,7 @@ class Line:
     labelled: bool = False
     cut: bool = False
     number: int = 0
+    length: int = 0
 
 
 def bare(segment: str, number: int = 0, *, labelled: bool = False) -> Line:
@@ -74,7 +76,7 @@ def bare(segment: str, number: int = 0, *, labelled: bool = False) -> Line:
     text = unpacked(text)
     start = text.lstrip()
     if not start or not (start[0] in _STARTS or start[:1].isalpha()):
-        return Line(text, number=number)
+        return Line(text, number=number, length=len(text))
     rank: int | None = None
     label = _LABEL.match(text) if start[0].isdigit() else None
     sure = label is not None and _LABELLED.match(text, label.end()) is not None
@@ -88,7 +90,7 @@ def bare(segment: str, number: int = 0, *, labelled: bool = False) -> Line:
         position = match.end()
         if match.re is _SPEAKER and (found := match["rank"] or match["of"]):
             rank = int(found)
-    return Line(text[position:], rank, position > 0, sure, number=number)
+    return Line(text[position:], rank, position > 0, sure, number=number, length=len(text))
 
 
 def unpacked(text: str) -> str:

@@ -14,6 +14,7 @@ from rlprobe.importers.console.held import Held, beside
 from rlprobe.importers.console.messages import Message, messages
 from rlprobe.importers.console.pairs import plain_pairs
 from rlprobe.importers.console.prefixes import Line, bare
+from rlprobe.importers.console.scalars import Scalars
 from rlprobe.importers.console.steps import Bar, ConsoleRow, Row
 from rlprobe.importers.console.table import Tables
 from rlprobe.importers.console.wrapped import Wrapped
@@ -40,13 +41,14 @@ class Reader:
     Args:
         most: rows that are held back at most, for the case that there are no better ones.
         step_key: the counter to take for the step, where there are several.
+        width: of the widest of the first lines; 0 where no terminal broke the lines.
 
     Attributes:
         note: what was assumed of the rows that `finish` gave, in words.
         account: which lines of metrics were understood.
     """
 
-    def __init__(self, most: int = _MOST_HELD, step_key: str | None = None) -> None:
+    def __init__(self, most: int = _MOST_HELD, step_key: str | None = None, width: int = 0) -> None:
         self.note = ""
         self.account = Account()
         self.ready: list[ConsoleRow] = []
@@ -55,7 +57,7 @@ class Reader:
         self.latest: int | None = None  # the step of the last one
         self.lines = 0  # of the log, so far
         self.number = 0  # of the line that is read
-        self.wrapped = Wrapped()
+        self.wrapped = Wrapped(width)
         self.labelled = False  # whether lines begin with the number of their task
         self.step_key = step_key
         self.tables = Tables()
@@ -75,7 +77,7 @@ class Reader:
         self.measured = 0  # rows that are no evaluation
         self.unstepped = False  # whether some row told no step
         self.names: set[str] = set()  # of the rows that told their step
-        self.points = False  # whether scalars are printed one by one
+        self.scalars = Scalars()
         self.evaluating = 0  # lines in which an evaluation may still follow
         self.blocks = Blocks(step_key)
         self.held = Held(most, self.account)
@@ -87,7 +89,7 @@ class Reader:
         fed = bare(segment, self.lines, labelled=self.labelled)
         self.labelled |= fed.labelled
         message = self.messages.see(segment, fed.rank)
-        for line in self.wrapped.finish() if message else self.wrapped.feed(fed, len(segment)):
+        for line in self.wrapped.finish() if message else self.wrapped.feed(fed):
             self._take(line)
         if message is not None:
             self._tell(message, fed)
@@ -168,14 +170,13 @@ class Reader:
         if row and console_line.measures(row):
             self._row(row)
             return
-        if self._point(text):
+        scalars = self.scalars.feed(text)
+        if scalars:
+            for scalar in scalars:
+                self._row(scalar)
             return
         if row and "step" in row:
-            step = console_line.step_of(row)
-            row = {key: value for key, value in row.items() if key != "step"}
-            signs = sum(map(text.count, ":=|"))
-            if signs >= len(row) and not all(map(console_line.counts, row)):
-                self.held.regular.add(step, row, ())
+            self._unknown(text, row)
         for table_row in self.tables.feed(text):
             if console_line.measures(table_row):
                 self._row(table_row)
@@ -183,13 +184,15 @@ class Reader:
             self._evaluation(text)
             self._other(text)
 
-    def _point(self, text: str) -> bool:
-        """A scalar with its step; of an unknown name only beside others that are known."""
-        row = console_line.point(text)
-        self.points |= row is not None and console_line.measures(row)
-        if row is not None and self.points:
-            self._row(row)
-        return row is not None and self.points
+    def _unknown(self, text: str, row: Row) -> None:
+        """A row that tells its step, all of unknown names."""
+        step = console_line.step_of(row)
+        others = {key: value for key, value in row.items() if key != "step"}
+        signs = sum(map(text.count, ":=|"))
+        if signs >= len(others) and not all(map(console_line.counts, others)):
+            self.held.regular.add(step, others, ())
+            if step is not None and not self.measured:
+                self.blocks.headed(step)
 
     def _bars(self, text: str) -> str:
         """Take note of progress bars, and take them out of the text."""
@@ -230,6 +233,10 @@ class Reader:
         if end < text.rfind("{") and not whole and _OPENS.search(text[text.rfind("{") :]):
             start = text.rfind("{")
             self.open, self.open_size = [text[start:]], len(text) - start
+            before = console_line.step_before(text[: start + 1])
+            if before is not None:
+                start = before
+                self.open = [text[start:]]
             step = console_line.step_in(text[:start])
             self.context = int(step[0]) if step else self.context
             text = text[:start]

@@ -1,8 +1,9 @@
 """Rows that the terminal broke over several lines, in mid-name and in mid-number, put together.
 
-A piece belongs to the line before it where that heals what both have left over: `actor/gr` and
-`ad_norm:0.6` are one name, `entropy:0.` and `401 - kl:0.1` one number. A terminal breaks at one
-width, so that lines broken beyond doubt tell which others may be.
+A terminal breaks at its width, and prints no line that is longer: a line may be broken where it is
+as long as the longest of the log, up to the blanks that were cut off at its end. Whether it is
+shows at the seam: a name or a number that goes on in the next line, or what separates pairs. Lines
+of other lengths are put together only where that makes a known name of two pieces.
 """
 
 from __future__ import annotations
@@ -12,198 +13,210 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rlprobe.importers.console.pairs import Pair, left_of, pairs_in
-from rlprobe.importers.console.prefixes import Line
+from rlprobe.importers.console import line as console_line
+from rlprobe.importers.console.pairs import Pair, pairs_in
+from rlprobe.importers.console.prefixes import ANSI, Line
 
 _SHORTEST = 24  # characters of a line that may be broken
-_MOST_PIECES = 400
+_NARROWEST, _WIDEST = 40, 512  # characters of a line on a terminal
+_CUT_BLANKS = 2  # that may be missing at the end of a line
 _LONGEST = 32_768
 _ROW = re.compile(r"[\w)\]'\"]\s?[:=|]\s?[-+.\d'\"ni]|[A-Za-z_]\s+[-+]?\.?\d|\bstep:\d")
 _START = re.compile(
     r"\s*(?:(?:global|train|training)?[ _]?(?:step|iter|iteration|epoch|episode|update)s?\b|\[|\{|<"
-    r"|>|[-=*#_|:]{2}|Traceback|File |Saving|WARN|\d+\W\s*(?:step|[A-Z])|\d{1,3}%\|)",
+    r"|>|[-=*#_|:]{2}|Traceback|File |Saving|WARN|\d+\W\s*(?:step|(?-i:[A-Z]))|\d{1,3}%\|)",
     re.IGNORECASE,
 )
-_TOKEN = re.compile(r"[\w.+-]*\w[\w.+-]*|[-+.](?=\s|$)")
-_WORD = re.compile(r"[A-Za-z]{2,}")
+_STEPPED = re.compile(r"\b(?:step|iter|iteration|epoch)s?\s?[:=#]?\s?\[?\s{0,9}\d", re.IGNORECASE)
 _ENDS_IN_NUMBER = re.compile(r"(?:\d|\d[eE][-+]?|[\s:=(\[][-+.]|\.)$")
 _NUMBER_GOES_ON = re.compile(r"[\d.eE+-]")
-_FRAGMENT = re.compile(r"\s*[-+.\deE%a-z)]{1,24}\s*")  # nothing but the end of a number
 _LAST_TOKEN = re.compile(r"[^\s,|;]*[\s,|;]*$")
-_STEPPED = re.compile(r"\b(?:step|iter|iteration|epoch)s?\s?[:=#]?\s?\d", re.IGNORECASE)
-_SEPARATOR = re.compile(r"\s*([-|,;])\s+(?=[A-Za-z_])")
-_ENDS_IN_SEPARATOR = re.compile(r"\s?([-|,;])\s*$")
+_SEPARATOR = re.compile(r"\s*([-|,;/])\s+(?=[A-Za-z_])")
+_ENDS_IN_SEPARATOR = re.compile(r"\s?([-|,;/])\s*$|\t$")
+_BETWEEN = re.compile(r"[\s|,;/-]*")
 _BAR = "|│┃"
+_CORNERS = "╭╰├┏┗┣┡└┌╒╘╞┠"  # with which a rule of a box begins
+_ENDS = "│┃|╮╯┤┓┛┫┩┘┐╕╛╡┨"
 _QUOTED = re.compile(r"\s*(['\"])[\w ./@()%-]{1,80}\1\s?:\s?[^\s\\]")
+
+
+def width_of(head: bytes) -> int:
+    """The longest of the first lines of a log; 0 where it is wider than any terminal."""
+    text = head.decode("utf-8", "replace").replace("\r", "\n")
+    if "\x1b" in text:
+        text = ANSI.sub("", text)
+    longest = max(map(len, text.split("\n")), default=0)
+    return longest if longest <= _WIDEST else _WIDEST + 1
 
 
 class Wrapped:
     """Joins the pieces of broken lines.
 
-    Attributes:
-        width: at which the terminal breaks lines, once one was broken beyond doubt.
+    Args:
+        width: no line so far is longer; 0 where no terminal broke the lines.
     """
 
-    def __init__(self) -> None:
-        self.width = 0
+    def __init__(self, width: int = 0) -> None:
+        self._width = width
         self._held: Line | None = None
-        self._lengths: list[int] = []  # of the pieces of what is held
+        self._last = 0  # the length of the last piece of what is held
 
-    def feed(self, line: Line, length: int) -> list[Line]:
-        """The lines that are whole with this one.
-
-        Args:
-            length: of the line as it was printed, prefix included.
-        """
+    def feed(self, line: Line) -> list[Line]:
+        """The lines that are whole with this one."""
+        if self._width:
+            self._width = max(self._width, line.length)
         whole: list[Line] = []
         if self._held is not None:
-            joined = self._joined(self._held, line)
+            joined = self._joined(self._held.text, line)
             if joined is not None:
                 self._held = replace(self._held, text=joined)
-                self._lengths.append(length)
+                self._last = line.length
                 return whole
-            whole = self.finish()
+            whole = [self._cut(self._held, line)]
+            self._held = None
         if _may_be_broken(line.text):
-            self._held, self._lengths = line, [length]
+            self._held, self._last = line, line.length
             return whole
         return [*whole, line]
 
     def finish(self) -> list[Line]:
         """The line that waits for its rest, which does not come."""
         held, self._held = self._held, None
-        if held is None:
-            return []
-        lengths, self._lengths = self._lengths, []
-        if len(lengths) > 2 and len(set(lengths[:-1])) == 1:
-            self.width = lengths[0]
-        if self.width and lengths[-1] == self.width and not _closed(held.text):
-            return [replace(held, text=_LAST_TOKEN.sub("", held.text), cut=True)]
-        return [held]
+        return [] if held is None else [held]
 
-    def _joined(self, held: Line, line: Line) -> str | None:
-        """The two as one line; None where they are two."""
-        first, second = held.text, line.text
+    @property
+    def _full(self) -> bool:
+        """Whether the last piece reaches the end of the line."""
+        least = max(self._width - _CUT_BLANKS, _NARROWEST - 1)
+        return least <= self._last <= self._width <= _WIDEST
+
+    def _cut(self, held: Line, following: Line) -> Line:
+        """The line as it is, without a last number that may go on in the line after it."""
+        text = following.text
         if (
-            line.prefixed
-            or not second.strip()
-            or len(first) > _LONGEST
-            or len(self._lengths) > _MOST_PIECES
+            self._full
+            and not following.prefixed
+            and _ENDS_IN_NUMBER.search(held.text)
+            and _NUMBER_GOES_ON.match(text)
+            and not _START.match(text)
         ):
+            return replace(held, text=_LAST_TOKEN.sub("", held.text), cut=True)
+        return held
+
+    def _joined(self, first: str, line: Line) -> str | None:
+        """The two as one line; None where they are two."""
+        if line.prefixed or not line.text.strip() or len(first) > _LONGEST:
             return None
-        if first.lstrip()[:1] in _BAR and first.strip():
-            return _barred(first, second)
-        if first.lstrip()[:1] in "'\"":
-            return _quoted(first, second)
-        if _at_separator(first, second):
-            return first + second
-        if _START.match(second) or second[:8] == first[:8]:
-            return None
-        full = bool(self.width) and self._lengths[-1] in (self.width, self.width - 1)
-        full |= len(self._lengths) > 1 and self._lengths[-1] == self._lengths[0]
-        return _healed(first, second, full=full)
+        # What was cut off at the end of a line are blanks.
+        whole = first + " " * (self._width - self._last if self._full else 0) + line.text
+        return whole if _goes_on(first, line.text, whole, full=self._full) else None
 
 
-def _at_separator(first: str, second: str) -> bool:
-    """Whether the break is at what separates pairs: it ends one line, or begins the other."""
+def _goes_on(first: str, second: str, whole: str, *, full: bool) -> bool:
+    """Whether a line goes on in the next.
+
+    Args:
+        full: whether it reaches the end of the line.
+    """
+    if first.lstrip()[:1] in _BAR + _CORNERS and first.strip():
+        return _goes_on_in_bars(first, second, full=full)
+    if first.lstrip()[:1] in "'\"":
+        return _goes_on_quoted(first, second)
+    if _at_separator(first, second, full=full):
+        return True
+    if _START.match(second) or second[:8] == first[:8]:
+        return False
+    seam = len(whole) - len(second)
+    return _is_seam(first, whole, seam) if full else _makes_known(first, second)
+
+
+def _is_seam(first: str, whole: str, seam: int) -> bool:
+    """Whether a line that is as long as the terminal is wide goes on in the next."""
+    before = pairs_in(first)
+    if not before and not _STEPPED.search(first):
+        return False  # rows of a table, and text
+    pairs = pairs_in(whole)
+    if console_line.step_in(whole[seam:]) is not None:
+        return False
+    if any(pair.start < seam < pair.end for pair in pairs):
+        return True
+    tail = first[before[-1].end :] if before else ""
+    follows = next((pair for pair in pairs if pair.start >= seam), None)
+    return (
+        bool(_ENDS_IN_SEPARATOR.search(tail))
+        and follows is not None
+        and follows.blank == before[-1].blank
+        and not whole[seam : follows.start].strip()
+        and len(pairs) >= len(before)
+    )
+
+
+def _makes_known(first: str, second: str) -> bool:
+    """Whether a name that is known stands at the seam of a row, and none without it."""
+    before, pairs = pairs_in(first), pairs_in(first + second)
+    if not before or _START.match(second):
+        return False
+    spanning = [pair for pair in pairs if pair.start < len(first) < pair.end]
+    alone = pairs_in(second)
+    return (
+        len(spanning) == 1
+        and bool(_BETWEEN.match(first[before[-1].end : spanning[0].start]))
+        and console_line.is_measurement(spanning[0].key)
+        and not (alone and console_line.is_measurement(alone[0].key))
+        and len(pairs) >= max(len(before), len(alone))
+        and _is_separated_alike(first, before)
+    )
+
+
+def _is_separated_alike(first: str, pairs: Sequence[Pair]) -> bool:
+    """Whether the piece of a name at the end stands behind what separates the pairs."""
+    tail = first[pairs[-1].end :]
+    return len(pairs) < 2 or tail.startswith(first[pairs[-2].end : pairs[-1].start] or "\0")
+
+
+def _at_separator(first: str, second: str, *, full: bool) -> bool:
+    """Whether a line begins with what separates the pairs of the line before."""
     begins = _SEPARATOR.match(second)
     if begins is not None:
-        return begins[1] in first and bool(pairs_in(second))
-    ends = _ENDS_IN_SEPARATOR.search(first)
-    if ends is None or not first[: ends.start()].count(ends[1]):
-        return False
-    two = pairs_in(second)
-    return bool(two) and not second[: two[0].start].strip() and not _START.match(second)
+        pairs = pairs_in(first) if pairs_in(second) else []
+        between = (first[a.end : b.start] for a, b in itertools.pairwise(pairs))
+        return (full and bool(pairs)) or any(begins[1] in text for text in between)
+    return False
 
 
 def _may_be_broken(text: str) -> bool:
     if len(text) < _SHORTEST or len(text) > _LONGEST or "%|" in text or "<t" in text:
         return False
     start = text.lstrip()[:1]
-    if start in _BAR:
-        return text.rstrip()[-1:] != start and "  " in text
-    if "{" in text or (start in "'\"" and not _QUOTED.match(text)):
+    if start in _BAR + _CORNERS:
+        return True
+    if "{" in text or "}" in text or (start in "'\"" and not _QUOTED.match(text)):
         return False
     return bool(_ROW.search(text))
 
 
-def _closed(text: str) -> bool:
-    return text.rstrip()[-1:] in _BAR + "}])'\""
-
-
-def _barred(first: str, second: str) -> str | None:
-    """A line between bars that lacks its end."""
+def _goes_on_in_bars(first: str, second: str, *, full: bool) -> bool:
+    """A line between bars that lacks its end, or is cut at one of them."""
     bar = first.lstrip()[0]
-    if second.lstrip()[:1] == bar or not second.rstrip().endswith(bar):
-        return None
-    return first + second
+    closed = first.rstrip()[-1:] in _ENDS
+    start, end = second.lstrip()[:1], second.rstrip()[-1:]
+    if bar in _CORNERS:
+        return full and not closed and start not in _CORNERS + _BAR
+    if second.strip() == bar:
+        return not closed
+    if start in _BAR + _CORNERS:
+        return full and not closed and start == bar
+    return ((full or not closed) and end == bar) or (full and bar in second)
 
 
-def _quoted(first: str, second: str) -> str | None:
+def _goes_on_quoted(first: str, second: str) -> bool:
     """The body of a dict without its braces."""
-    if second[:8] == first[:8]:
-        return None
+    if second[:8] == first[:8] or second.lstrip()[:1] == "{" or "}" in first:
+        return False
     if _is_whole(first) and not second.lstrip().startswith(("'", ",")):
-        return None
-    joined = first + second
-    return joined if "'" in second or '"' in second or _is_whole(joined) else None
+        return False
+    return "'" in second or '"' in second or _is_whole(first + second)
 
 
 def _is_whole(text: str) -> bool:
-    from rlprobe.importers.console.line import dictionary
-
-    return dictionary(text.strip()) is not None
-
-
-def _healed(first: str, second: str, *, full: bool) -> str | None:
-    """The two lines as one, if that leaves less over than they do apart."""
-    one, two = pairs_in(first), pairs_in(second)
-    if not one and not _STEPPED.search(first):
-        return None  # rows of a table
-    apart = _left(first, one) + _left(second, two)
-    blank = f"{first.rstrip()} {second.lstrip()}"
-    for joined in (first + second, blank):
-        pairs = pairs_in(joined)
-        if _left(joined, pairs) >= apart or len(pairs) < max(len(one), len(two)):
-            continue
-        if _is_safe(first, second, joined, pairs, one, full=full):
-            return joined
-    return None
-
-
-def _left(text: str, pairs: Sequence[Pair]) -> int:
-    return len(_TOKEN.findall(left_of(text, pairs)))
-
-
-def _is_safe(
-    first: str,
-    second: str,
-    joined: str,
-    pairs: Sequence[Pair],
-    one: Sequence[Pair],
-    *,
-    full: bool,
-) -> bool:
-    """Whether the seam cannot be a chance: a number goes on in numbers, a name in its own row."""
-    if full:
-        return True
-    if _FRAGMENT.fullmatch(second):
-        return False  # a number by itself may be anything
-    seam = len(first)
-    after = [pair for pair in pairs if pair.end > seam]
-    rest = left_of(
-        joined[seam:], [replace(p, start=max(0, p.start - seam), end=p.end - seam) for p in after]
-    )
-    if len(_WORD.findall(rest)) > len(after):
-        return False  # prose
-    if _ENDS_IN_NUMBER.search(first) and _NUMBER_GOES_ON.match(second):
-        return True
-    return _separated_alike(first, one)
-
-
-def _separated_alike(first: str, pairs: Sequence[Pair]) -> bool:
-    """Whether the name that the line ends in stands behind the separator of its pairs."""
-    if len(pairs) < 2:
-        return True
-    between = {first[a.end : b.start] for a, b in itertools.pairwise(pairs)}
-    tail = first[pairs[-1].end :]
-    return any(tail.startswith(separator) for separator in between if separator)
+    return console_line.dictionary(text.strip()) is not None

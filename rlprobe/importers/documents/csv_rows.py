@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers import long_form, steps
+from rlprobe.importers import evaluations, long_form, steps
 from rlprobe.importers.documents.csv_cells import Style, is_blank, is_cut
 from rlprobe.importers.documents.csv_lines import Line
 from rlprobe.importers.documents.json_document import tag_of
@@ -42,6 +42,7 @@ class Table:
         runs = {run for run, name in self.columns if name}
         self.single = len({run for run in runs if run}) <= 1
         self.long: _Long | None = None
+        self.run_at: int | None = None  # the column that tells the run of each row
         self.rows = 0
         self.quick_rows = 0  # that hold a number in each cell
         self.quick = False
@@ -53,12 +54,20 @@ class Table:
         self.trailing = len(header) - len(_without_blank_end(header))
         self.columns = _columns(header, self.source)
         self.names = [name for _, name in self.columns]
+        known = evaluations.KIND_KEYS
+        self.kinds = [place for place, name in enumerate(header) if name.lower() in known]
         if self.step_key is not None:
             self.quick = self._may_be_quick()
             self.step = self.header.index(self.step_key) if self.step_key in header else None
 
+    def _find_run(self, rows: Sequence[Mapping[str, str]]) -> None:
+        """Let rows that name their run be those of several runs."""
+        key = long_form.run_key(rows, self.step_key) if self.single else None
+        self.run_at = None if key is None else self.header.index(key)
+
     def _may_be_quick(self) -> bool:
-        return self.single and self.style.decimal == "point" and all(self.names) and not self.long
+        named = self.long is not None or self.run_at is not None
+        return self.single and self.style.decimal == "point" and all(self.names) and not named
 
     def _long_form(self, rows: Sequence[Mapping[str, float | None]]) -> _Long | None:
         """The columns of the metric's name, of its value and of the run, if rows name theirs."""
@@ -73,18 +82,21 @@ class Table:
         """Find the column that counts the steps, by its name and by what the first rows hold."""
         header: Sequence[str] = self.header
         numbered: list[dict[str, float | None]] = []
+        labelled: list[dict[str, str]] = []
         for row in rows:
             if self.is_header(row):
                 header = row
             else:
                 values = map(self.style.number, row)
                 numbered.append(dict(zip(header, values, strict=False)))
+                labelled.append(dict(zip(header, row, strict=False)))
         key = steps.asked_or_best(numbered, self.source.step_key, table=True)
         if key is None and any(run for run, _ in self.columns):
             key = self.header[0]  # an export of W&B with another axis: it is the first column
         if key is None and not self.header[0] and _counts([row.get("") for row in numbered]):
             key = ""  # the index of a data frame
         self.step_key = key
+        self._find_run(labelled)
         self.long = self._long_form(numbered)
         self.quick = self._may_be_quick()
         self.step = self.header.index(key) if key is not None and key in self.header else None
@@ -166,13 +178,16 @@ class Table:
         if self.long is not None:
             self._spread(step, cells, values)
             return
+        of_evaluation = any(evaluations.of_evaluation(cells[place]) for place in self.kinds)
         rows: dict[str, dict[str, float]] = {}
+        own = "" if self.run_at is None else cells[self.run_at]
         padded = [*values, *[None] * (len(cells) - len(values))]
         for (run, name), cell, value in zip(self.columns, cells, padded, strict=False):
             if not name:
                 continue
             if value is not None:
-                rows.setdefault("" if self.single else run, {})[name] = value
+                shown = evaluations.named(name) if of_evaluation else name
+                rows.setdefault(own if self.single else run, {})[shown] = value
                 self.numbers[name] = self.numbers.get(name, 0) + 1
             elif not is_blank(cell):
                 self._odd(name, number, cell)

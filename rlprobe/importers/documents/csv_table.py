@@ -35,6 +35,8 @@ class CSVTable(Importer):
       table that mixes both, numbers that can be read in two ways are not read.
     - A table of one value per row, which names its metric (`run,tag,step,value`): rows of one step
       become one, and each run is one.
+    - A row that says that it is one of an evaluation (`val` under `split`, `phase`, `mode`, …) has
+      its metrics below `eval/`.
     - Lines that start with `#` are comments. Where none but the last of these names the columns, it
       is the header.
 
@@ -79,7 +81,7 @@ class CSVTable(Importer):
         table = Table(source, style, style.cells(first))
         if not table.header:
             raise EmptyRunError(f"Couldn't find metrics in '{source.path}': it has no header")
-        table.choose_step(style.cells(text) for _, text in peeked)
+        table.choose_step(style.cells(text) for _, text in peeked[:_PEEK_ROWS])
         for line, after in itertools.pairwise((*_rows(lines_of(source), first), None)):
             if line is not None:
                 table.add(line, last=after is None)

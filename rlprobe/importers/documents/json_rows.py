@@ -102,7 +102,7 @@ def _reading(lists: Sequence[RowList], source: Source, complaints: Complaints) -
 
 def _add(part: RowList, key: str | None, reading: Reading, complaints: Complaints) -> int:
     """Add the rows of one list; how many had no step."""
-    unstepped = 0
+    unstepped = reached = 0
     for index, row in enumerate(part.items):
         if not isinstance(row, dict):
             complaints.add(index, "not an object")
@@ -112,9 +112,12 @@ def _add(part: RowList, key: str | None, reading: Reading, complaints: Complaint
         step = steps.step_number(row.get(key)) if key else index + 1
         if step is None:
             unstepped += measures(row)
-        elif part.of_evaluation or evaluations.is_evaluation(row):
+        elif part.of_evaluation:
             reading.rows.add(step, evaluations.marked(long_form.spread(row)))
+        elif evaluations.is_evaluation(row):  # which may count its own batches
+            reading.rows.add(max(step, reached), evaluations.marked(long_form.spread(row)))
         else:
+            reached = step
             reading.rows.add(step, long_form.spread(row))
     return unstepped
 

@@ -46,8 +46,9 @@ class JSONLines(Importer):
     out: they are events and summaries.
 
     Source: verl/utils/tracking.py (FileLogger), prime_rl/monitors/file.py,
-    tinker_cookbook/utils/ml_log.py, swift/trainers, mmcv/runner/hooks/logger/text.py, llamafactory/train/callbacks.py,
-    stable_baselines3/common/logger.py (JSONOutputFormat), ray/tune/logger/json.py.
+    tinker_cookbook/utils/ml_log.py, swift/trainers, mmcv/runner/hooks/logger/text.py,
+    llamafactory/train/callbacks.py, stable_baselines3/common/logger.py (JSONOutputFormat),
+    ray/tune/logger/json.py.
     """
 
     name = "jsonl"
@@ -73,11 +74,12 @@ class JSONLines(Importer):
         verl = bool(rows) and all(
             set(row) == {"step", "data"} and isinstance(row["data"], dict | None) for row in rows
         )
-        key = steps.asked_or_best([_unwrapped(row) for row in rows], source.step_key)
-        reader = _Reader(source, key, verl=verl)
+        plain = [_unwrapped(row) for row in rows]
+        key = steps.asked_or_best(plain, source.step_key)
+        reader = _Reader(source, key, long_form.run_key(plain, key), verl=verl)
         for block in source.blocks():
             reader.read(block)
-        return [reader.reading()]
+        return reader.readings()
 
 
 def _head(source: Source) -> bytes:
@@ -130,8 +132,12 @@ def _unwrapped(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Reader:
-    def __init__(self, source: Source, step_key: str | None, *, verl: bool) -> None:
+    def __init__(
+        self, source: Source, step_key: str | None, run_key: str | None, *, verl: bool
+    ) -> None:
         self.source, self.step_key, self.verl = source, step_key, verl
+        self.run_key = run_key
+        self.others: dict[str, RowTable] = {}  # rows of runs, where rows name theirs
         self.rows = RowTable("nan" if verl else "missing")
         self.complaints = Complaints(source)
         self.bad = UnreadCount("row")
@@ -141,7 +147,8 @@ class _Reader:
         self.reached = 0  # the step of the last row of training
 
     def read(self, block: bytes) -> None:
-        if len(block) < json_blocks.WORTHWHILE_BYTES or self.verl or not self._fast(block):
+        by_row = self.verl or self.run_key is not None
+        if len(block) < json_blocks.WORTHWHILE_BYTES or by_row or not self._fast(block):
             self._slow(block.removesuffix(b"\n").split(b"\n"))
 
     def _fast(self, block: bytes) -> bool:
@@ -179,7 +186,10 @@ class _Reader:
             self.rows.add(self.numbered, metrics)
             return
         step = steps.step_number(row.get(self.step_key))
-        if step is not None:
+        run = row.get(self.run_key) if self.run_key is not None else None
+        if step is not None and isinstance(run, str):
+            self.others.setdefault(run, RowTable()).add(step, metrics)
+        elif step is not None:
             if not evaluation:
                 self.reached = step
             elif step < self.reached:  # it counts its own batches (mmdetection)
@@ -190,7 +200,19 @@ class _Reader:
             for at, waiting in self.stepless.take(metrics, certain=evaluation):
                 self.rows.add(at, waiting)
 
-    def reading(self) -> Reading:
+    def readings(self) -> list[Reading]:
+        """The runs that were read; EmptyRunError if there are none."""
+        others = [
+            Reading(rows, run=run, step_key=self.step_key, unread=rows.odd.unread(len(rows)))
+            for run, rows in self.others.items()
+        ]
+        if others and self.rows.empty:
+            others[0].problems = self.complaints.all()
+            others[0].unread = [*others[0].unread, *self.bad.unread(len(others[0].rows))]
+            return others
+        return [self._main(), *others]
+
+    def _main(self) -> Reading:
         if self.rows.empty:
             raise EmptyRunError(
                 f"Couldn't find metrics in '{self.source.path}': no line holds a row"
