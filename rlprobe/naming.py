@@ -135,10 +135,10 @@ class Aliases:
         if known:
             return known
         if self.normalise:
-            for plain in dict.fromkeys((normal(name), normal(_HUMP.sub("_", name)))):
-                known = self._listed(plain) or (plain if schema.metric(plain) else None)
-                if known:
-                    return known
+            plain = dict.fromkeys((normal(name), normal(_HUMP.sub("_", name))))
+            names = (self._listed(stem) or _metric(stem) for it in plain for stem in _stems(it))
+            if known := next((name for name in names if name), None):
+                return known
         return every()["generic"].canonical(name) if self.inherits else None
 
     def _listed(self, name: str) -> str | None:
@@ -163,6 +163,11 @@ class Aliases:
         if target.startswith("eval/"):
             inner = self.canonical(inner) or inner
         return target.replace("{name}", inner)
+
+
+def _stems(plain: str) -> list[str]:
+    """A name, and without the span that it is of."""
+    return [plain, *(plain.removesuffix(end) for end in _SPANS if plain.endswith(end))]
 
 
 def normal(name: str) -> str:

@@ -298,3 +298,15 @@ def test_the_error_output_of_a_rank_tells_of_its_end(tmp_path: Path) -> None:
     log(tmp_path, "attempt_0/1/stderr.log", TRACEBACK)
     run = only(tmp_path)
     assert [(event.kind, event.rank) for event in run.events] == [("crash", 1)]
+
+
+def test_pipes_where_a_store_has_files_do_not_hang(tmp_path: Path) -> None:
+    run = tmp_path / "0" / "r1"
+    (run / "metrics").mkdir(parents=True)
+    for name in ("meta.yaml", "metrics/loss", "run-x.wandb", "run-x.swanlab"):
+        os.mkfifo(run / name)
+    log(tmp_path, "old/manifest.json", '{"schema_version": 1, "run_id": "a", "algorithm": "x"}')
+    (tmp_path / "old" / "samples").mkdir()
+    os.mkfifo(tmp_path / "old" / "samples" / "a.parquet")
+    log(tmp_path, "a.jsonl", rows(1, 2))
+    assert len(only(tmp_path).steps) == 2
