@@ -96,8 +96,7 @@ class Reader:
     def _read(self, segment: str) -> None:
         fed = bare(segment, self.lines, labelled=self.labelled)
         self.labelled |= fed.labelled
-        packed = segment.startswith('{"log":')  # by Docker
-        message = self.messages.see(fed.text if packed else segment, fed.rank)
+        message = self.messages.see(segment, fed.rank)
         for line in self.wrapped.finish() if message else self.wrapped.feed(fed):
             self._take(line)
         if message is not None:
