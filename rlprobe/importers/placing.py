@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from rlprobe.importers.importer import Reading, Told
+from rlprobe.importers.importer import Told
 from rlprobe.values import Event, IntArray
 
 _BEGINS = ("resumed", "run_started")  # what belongs to the rows after it
 _DIED = "crash"
 
 
-def placed(told: Sequence[Told], step: IntArray, attempt: IntArray) -> Iterator[Event]:
+def placed(between_rows: Sequence[Told], step: IntArray, attempt: IntArray) -> Iterator[Event]:
     """The events, each with a step of its launch.
 
     A step that the event names itself counts where it lies between the rows around it: it may be
@@ -24,8 +22,8 @@ def placed(told: Sequence[Told], step: IntArray, attempt: IntArray) -> Iterator[
         step, attempt: of every row, in the order of the file.
     """
     last = len(step) - 1
-    ends = {item.row for item in told if "tail" in item.event.data}
-    for item in told:
+    ends = {item.row for item in between_rows if "tail" in item.event.data}
+    for item in between_rows:
         row, event = min(item.row, last), item.event
         if event.kind == "halted" and item.row in ends and "tail" not in event.data:
             continue  # the last words tell it with more
@@ -35,18 +33,6 @@ def placed(told: Sequence[Told], step: IntArray, attempt: IntArray) -> Iterator[
         owner = min(max(row + begins, 0), last)
         number = int(attempt[owner]) if last >= 0 else 1
         yield replace(_at(event, row, step, begins=begins), attempt=number)
-
-
-def events_of(reading: Reading) -> list[Event]:
-    """All events of a reading, with their steps: its rows may be left out, where others say them.
-
-    A launch begins where the log tells, or where the steps go back.
-    """
-    step = reading.rows.steps()
-    begins = np.diff(step, prepend=step[:1]) < 0
-    begins[[row for row in reading.launches if row < len(step)]] = True
-    attempt = np.cumsum(begins, dtype=np.int64) + 1
-    return [*reading.events, *placed(reading.told, step, attempt)]
 
 
 def _at(event: Event, row: int, step: IntArray, *, begins: bool) -> Event:

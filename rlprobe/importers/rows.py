@@ -31,13 +31,13 @@ Columns = dict[str, tuple[FloatArray, BoolArray]]
 _Block = tuple[int, int, Mapping[str, tuple[FloatArray, BoolArray | None]]]
 
 
-def _of_evaluation(keys: tuple[str, ...]) -> tuple[str, ...]:
+def _of_evaluation(keys: tuple[str, ...], *, asked: bool = True) -> tuple[str, ...]:
     """The keys of a row of an evaluation, all of them named as such.
 
     Trainers print the loss of an evaluation as `eval_loss`, and beside it what they log in training
     too under its usual name: such a row is no step of training, which has a `loss`.
     """
-    if _TRAINING.intersection(keys):
+    if asked and _TRAINING.intersection(keys):
         return keys
     named = (key if key in COUNTERS or key.startswith("eval") else f"eval_{key}" for key in keys)
     return tuple(named)
@@ -78,7 +78,7 @@ class RowTable:
         """Add many rows at once, as columns of values and validity (None: all valid)."""
         self._flush()
         self._steps.append(steps)
-        self._blocks.append((self._flushed, len(steps), columns))
+        self._blocks.append((self._flushed, len(steps), _evaluations_named(columns, len(steps))))
         self._flushed += len(steps)
 
     def _flush(self) -> None:
@@ -164,6 +164,33 @@ class RowTable:
         self._blocks = []
         self.left_out = len(refused)
         return whole
+
+
+def _evaluations_named(
+    columns: Mapping[str, tuple[FloatArray, BoolArray | None]], size: int
+) -> Mapping[str, tuple[FloatArray, BoolArray | None]]:
+    """Columns in which rows of an evaluation have all their metrics named as such."""
+    if not _EVALUATION.intersection(columns):
+        return columns
+    told, trained = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    for name, (_, valid) in columns.items():
+        into = told if name in _EVALUATION else trained if name in _TRAINING else None
+        if into is not None:
+            into |= True if valid is None else valid
+    apart = told & ~trained
+    named: dict[str, tuple[FloatArray, BoolArray | None]] = {}
+    for name, new in zip(columns, _of_evaluation(tuple(columns), asked=False), strict=True):
+        values, valid = columns[name]
+        if new == name or not apart.any():
+            named[name] = values, valid
+            continue
+        there = np.ones(size, np.bool_) if valid is None else valid
+        named[name] = values, there & ~apart
+        before, known = columns.get(new, (values, np.zeros(size, np.bool_)))
+        moved = there & apart
+        known = np.ones(size, np.bool_) if known is None else known
+        named[new] = np.where(moved, values, before), moved | known
+    return {name: column for name, column in named.items() if column[1] is None or column[1].any()}
 
 
 def _matrix(rows: list[Mapping[str, Any]], width: int) -> FloatArray | None:

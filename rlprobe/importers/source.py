@@ -140,13 +140,13 @@ class Source:
                 yield decoder.decode(chunk).encode("utf-8", "replace")
                 chunk = self._read(file, size)
 
-    def blocks(self) -> Iterator[bytes]:
-        """Whole lines, in blocks of about BLOCK_BYTES; a line that is too long is cut short.
+    def blocks(self, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+        """Whole lines, in blocks of about this size; a line that is too long is cut short.
 
         Whatever ends a line in the file (LF, CR, CR LF, CR CR LF), here LF does.
         """
         rest, skipping = b"", False
-        for chunk in _with_newlines(self.chunks(BLOCK_BYTES)):
+        for chunk in _with_newlines(self.chunks(size)):
             start = chunk.find(b"\n") if skipping else 0
             if start < 0:
                 continue

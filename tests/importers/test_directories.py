@@ -43,6 +43,7 @@ RANKED = {
     "of a folder": "rank_{}/metrics.jsonl",
     "of a worker": "worker-{}/metrics.jsonl",
     "of a node": "node{}/metrics.jsonl",
+    "of NeMo": "nemo_log_globalrank-{}_localrank-0.txt",
     "of torchrun": "none_k2x/attempt_0/{}/stdout.log",
     "of submitit": "4711_{}_log.out",
     "of a compressed file": "metrics_rank{}.jsonl.gz",

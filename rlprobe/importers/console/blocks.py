@@ -15,6 +15,7 @@ from typing import Literal
 from rlprobe.importers.console import labels
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.labels import Labelled
+from rlprobe.importers.console.prefixes import bare
 from rlprobe.importers.steps import best_step_key
 
 Row = dict[str, float]
@@ -102,19 +103,27 @@ class Blocks:
         self._count = 0
         self._heading = ""  # the name of its counter
 
+    @property
+    def open(self) -> bool:
+        """Whether the next line may belong to a block, or end it."""
+        return bool(self._block.metrics or self._block.yaml or self._sections)
+
     def feed(self, text: str, number: int = 0) -> bool:
         """A line that is no row; whether it belongs to a block, or may head one."""
-        self._line = (number, text)
         if len(text) > labels.LONGEST:
             self._end()
             return False
-        heading = _heading(text)
+        heading = heading_in(text)
         # A counter below the metrics of its block is no heading, unless others are.
         if heading is not None and (not self._block.metrics or self._where in _HEADED):
             self._heading, step, where = heading
             self._moved(step, where)
             return True
-        label = labels.labelled(text)
+        return self.take(labels.labelled(text), number, text)
+
+    def take(self, label: Labelled, number: int, text: str) -> bool:
+        """The same of what a line holds that is not too long and no heading."""
+        self._line = (number, text)
         if label.kind == "labels":
             return self._add(label)
         if label.kind == "section":
@@ -189,7 +198,7 @@ class Blocks:
         if console_line.measures(label.metrics):
             self._count += 1
             if len(self._lines) < _FEW:
-                self._lines.append(self._line)
+                self._lines.append((self._line[0], bare(self._line[1]).text))
         for name, value in label.metrics.items():
             if label.redrawn or prefix + name not in block.metrics:
                 block.metrics[prefix + name] = value
@@ -211,7 +220,8 @@ class Blocks:
         if own is not None:
             self._flush()
             name, step = own
-            counters = {key: v for key, v in block.counters.items() if key != name}
+            asked = self._step_key is not None  # then the step is kept under its own name, too
+            counters = {key: v for key, v in block.counters.items() if asked or key != name}
             self._ready(Group({**counters, **block.metrics}, step, "own"))
             self._step, self._where = step, "after"
         elif self._where == "nowhere" and block.panel:
@@ -265,7 +275,7 @@ class Blocks:
         self.ready.append(group)
 
 
-def _heading(text: str) -> tuple[str, int, Where] | None:
+def heading_in(text: str) -> tuple[str, int, Where] | None:
     """What a heading counts, its count, and whether these are steps or something larger."""
     match = _HEADING.search(text) if len(text) < 200 else None
     if match is None or len(_WORD.findall(text[: match.start()])) > _MOST_WORDS:

@@ -61,6 +61,9 @@ _OTHER = frozenset(
 # `losses/value_loss 0.5 2048`: a scalar of TensorBoard, printed; `[2048] loss 0.5 / return 9`.
 _POINT = re.compile(rf"(?P<tag>[A-Za-z_][\w./@-]*)\s+(?P<value>{NUMBER})\s+(?P<step>\d{{1,15}})")
 _LEADING = re.compile(r"\[?(\d{1,15})\]?:?\s+(?=[A-Za-z_])")
+_CONTEXT = re.compile(
+    r"(?:^|\W)(?:global[ _])?step:?\s+(\d+)\s*\]?\s*:?\s*$|\[Global Step: (\d+)\]", re.I
+)
 _SLASHED = re.compile(
     r"(?<==\d)(\d{0,15})/(?=[a-z_]{1,40}=)"
 )  # `epoch=0/micro_step=10/global_step=10`
@@ -138,6 +141,12 @@ def step_before(text: str) -> int | None:
     return match.start() if match and match.end() == len(text) else None
 
 
+def context_in(text: str) -> int | None:
+    """The step that a line of nothing else tells for the dict after it."""
+    match = _CONTEXT.search(text) if "tep" in text else None
+    return int(match[1] or match[2]) if match else None
+
+
 def _stepped_dict(text: str) -> dict[str, float] | None:
     """A dict behind its step. What is no number in it is left out."""
     match = _STEP_BEFORE.search(text) if "{" in text else None
@@ -191,6 +200,7 @@ def dictionary(text: str, step_key: str | None = None) -> dict[str, float] | Non
         if key == step_at:
             step = step_number(value.strip("'\""))
             if step is not None:
+                row |= {key: float(step)} if step_key is not None else {}
                 row["step"] = float(step)
             continue
         number = spelled(value)
@@ -262,7 +272,8 @@ def _plain(
         return _led(text, row) if row and not coarse else None
     step, start, end = place
     for name, pair in counted.items():
-        if not start <= pair.start < end:
+        asked = step_key is not None and pair.value == step
+        if asked or not start <= pair.start < end:
             row.setdefault(name, pair.value)
     words = len(_WORD.findall(left_of(text[end:], pairs_in(text[end:]))))
     # Prose may mention a step and a number: what is left beside the pairs tells the difference.

@@ -28,6 +28,13 @@ class Lists:
         self._lists: list[Row] = []
         self._backs: list[int] = []
 
+    @staticmethod
+    def may_hold(text: str) -> bool:
+        """Whether a line may be one of those that are collected."""
+        return ("reward" in text and _REWARDS.search(text) is not None) or (
+            "tep " in text and _WENT_BACK.search(text) is not None
+        )
+
     def feed(self, text: str) -> None:
         """A line that is no row."""
         if "ewards" in text or "reward" in text:

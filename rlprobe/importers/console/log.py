@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from rlprobe import schema
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers.console.rows import Reader
+from rlprobe.importers.console.sieve import Lines
 from rlprobe.importers.console.steps import ConsoleRow
 from rlprobe.importers.console.trainings import Mark, Trainings
 from rlprobe.importers.console.wrapped import width_of
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.source import Source
-
-_LONGEST_SEGMENT = 256 * 1024
-_BREAK = re.compile(rb"\r\n|[\r\n]")
 
 
 class Console(Importer):
@@ -64,27 +61,36 @@ class Console(Importer):
 
     def read(self, source: Source) -> list[Reading]:
         """The run in the output."""
-        return readings_of(source, segments(source))
+        return readings_of(source, Lines.of(source))
 
 
-def readings_of(source: Source, lines: Iterable[str | Mark]) -> list[Reading]:
+def readings_of(source: Source, output: Lines | Iterable[str | Mark]) -> list[Reading]:
     """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
     reader, trainings = Reader(step_key=source.step_key, width=width_of(source.head)), Trainings()
-    for line in lines:
+    lines = output if isinstance(output, Lines) else None
+    given = output if not isinstance(output, Lines) else output.read(lambda: reader.idle)
+    for line in given:
         if isinstance(line, Mark):
             _pause(reader, trainings)
             trainings.mark(line)
             continue
+        passed = () if lines is None else lines.passed()
+        if lines is not None and lines.skipped:
+            reader.pass_over(lines.skipped, lines.longest)
         if trainings.tells(line):
             _pause(reader, trainings)
             trainings.hear(line)
         before = reader.progress
         rows = reader.feed(line)
+        for text in passed:
+            trainings.say(text)
         if reader.progress != before:
             trainings.move()
         if rows or reader.said:
             _give(reader, trainings, rows)
         trainings.say(line)
+    for text in () if lines is None else lines.passed():
+        trainings.say(text)
     _pause(reader, trainings)
     trainings.add_late(reader.finish())
     readings = trainings.readings([note for note in (reader.note, *reader.account.notes()) if note])
@@ -111,20 +117,3 @@ def _give(reader: Reader, trainings: Trainings, rows: list[ConsoleRow]) -> None:
         trainings.tell(message)
         rows, given = rows[behind - given :], behind
     trainings.add(rows)
-
-
-def segments(source: Source) -> Iterator[str]:
-    """What stands between line ends and carriage returns; one that is too long is cut short."""
-    rest = b""
-    for chunk in source.chunks():
-        if b"\n" not in chunk and b"\r" not in chunk:
-            rest = rest + chunk if len(rest) < _LONGEST_SEGMENT else rest
-            continue
-        *parts, rest = _BREAK.split(rest + chunk)
-        for part in parts:
-            if part:
-                yield part[:_LONGEST_SEGMENT].decode("utf-8", "replace")
-        if len(rest) > _LONGEST_SEGMENT:
-            rest = rest[:_LONGEST_SEGMENT]
-    if rest:
-        yield rest.decode("utf-8", "replace")

@@ -112,19 +112,19 @@ def _may_stand_before(lead: str) -> bool:
 def _message(known: KnownMessage, match: re.Match[str], text: str, rank: int | None) -> Message:
     prefix = _RANK.match(text)
     printed = int(next(group for group in prefix.groups() if group)) if prefix else None
-    told = {name: _value(group) for name, group in match.groupdict().items() if group}
-    own, step = told.pop("rank", None), told.pop("step", None)
+    fields = {name: _value(group) for name, group in match.groupdict().items() if group}
+    own, step = fields.pop("rank", None), fields.pop("step", None)
     rank = next((number for number in (printed, own, rank) if number is not None), None)
-    if step is None and "path" in told:
-        step = _step_in(str(told["path"]))
-    told |= {} if rank is None else {"rank": rank}
+    if step is None and "path" in fields:
+        step = _step_in(str(fields["path"]))
+    fields |= {} if rank is None else {"rank": rank}
     quoted = _UNPRINTABLE.sub(" ", text[match.start() :] if "%|" in text else text).strip()
     return Message(
         known,
         quoted[:_QUOTED],
         rank,
         step,
-        {**known.data, **told},
+        {**known.data, **fields},
         _metrics(known, match),
     )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rlprobe.importers.console.places import near_numbers
 from rlprobe.importers.numbers import spelled
 
 NUMBER = (
@@ -68,8 +70,13 @@ class Pair:
 
 def pairs_in(text: str) -> list[Pair]:
     """Every name with its number, in order."""
+    return list(_found_in(text))
+
+
+@functools.lru_cache(maxsize=64)  # several readers look at a line, and at those beside it
+def _found_in(text: str) -> tuple[Pair, ...]:
     pairs = []
-    for match in PLAIN.finditer(text):
+    for match in near_numbers(PLAIN, text):
         value = value_of(match["value"], match["unit"])
         if value is not None and not match["key"].endswith(_SOURCE_FILES):
             of, spread = match["of"], match["spread"]
@@ -85,7 +92,7 @@ def pairs_in(text: str) -> list[Pair]:
                     match.end(),
                 )
             )
-    return pairs
+    return tuple(pairs)
 
 
 def left_of(text: str, pairs: Sequence[Pair]) -> str:

@@ -11,6 +11,7 @@ from rlprobe.importers.console.asides import Asides
 from rlprobe.importers.console.bars import without_bars
 from rlprobe.importers.console.blocks import Blocks, Group
 from rlprobe.importers.console.held import Held, beside
+from rlprobe.importers.console.meaning import Known, Meanings, RowHead
 from rlprobe.importers.console.messages import Message, messages
 from rlprobe.importers.console.pairs import plain_pairs
 from rlprobe.importers.console.prefixes import Line, bare
@@ -24,9 +25,6 @@ _MOST_STEPS = 10_000  # of which it is remembered which rank printed them
 _MOST_HELD = 200_000
 _OPENS = re.compile(r"\{\s*(?:['\"]|$)")
 _DEEPSPEED = re.compile(r"\bstep=(\d+), skipped=(\d+), lr=\[([-+.\deE]+)")
-_CONTEXT = re.compile(
-    r"(?:^|\W)(?:global[ _])?step:?\s+(\d+)\s*\]?\s*:?\s*$|\[Global Step: (\d+)\]", re.I
-)
 _EVALUATING = re.compile(r"\*{3,} ?Evaluating\b", re.IGNORECASE)
 _BETTER = re.compile(r"\s?\((?:higher|lower) is better\)\s?")
 _EVALUATION = ("eval_", "eval/", "test_", "val/", "validation/")
@@ -60,6 +58,8 @@ class Reader:
         self.wrapped = Wrapped(width)
         self.labelled = False  # whether lines begin with the number of their task
         self.step_key = step_key
+        self.meanings = Meanings(step_key)
+        self.known: Known | None = None  # a line that may lack its end
         self.tables = Tables()
         self.bar: Bar | None = None
         self.bar_here = False  # whether it stands in this line
@@ -86,15 +86,48 @@ class Reader:
         """The rows that are whole with one more line, or what stands between carriage returns."""
         self.lines += 1
         self.said = []
+        waits = self._waits() or self.labelled or "\x1b" in segment
+        known = None if waits else self.meanings.of(segment, self.lines)
+        if known is None or not self._goes_on(known):
+            self._release()
+            self._read(segment)
+        return self._given()
+
+    def _read(self, segment: str) -> None:
         fed = bare(segment, self.lines, labelled=self.labelled)
         self.labelled |= fed.labelled
-        packed = segment.startswith('{"log":')  # by Docker
-        message = self.messages.see(fed.text if packed else segment, fed.rank)
+        message = self.messages.see(segment, fed.rank)
         for line in self.wrapped.finish() if message else self.wrapped.feed(fed):
             self._take(line)
         if message is not None:
             self._tell(message, fed)
-        return self._given()
+
+    def _goes_on(self, known: Known) -> bool:
+        """A line that means the same whatever came before it; False where it may be a piece."""
+        self.wrapped.widen(len(known.segment))
+        if self.wrapped.holds or not self._parted(known):
+            return False
+        if self.known is not None:
+            self._mean(self.known)
+        self.known = known if known.broken else None
+        if self.known is None:
+            self._mean(known)
+        return True
+
+    def _parted(self, known: Known) -> bool:
+        """Whether the line before, which may lack its end, does not go on in this one."""
+        first = self.known
+        if first is None:
+            return True
+        if self.wrapped.is_full(len(first.segment)):
+            return False
+        return known.head.prefixed or self.meanings.parted(first, known)
+
+    def _release(self) -> None:
+        """Leave the line that may lack its end to those who look at it together with the next."""
+        if self.known is not None:
+            known, self.known = self.known, None
+            self.wrapped.hold(bare(known.segment, known.number))
 
     def _take(self, line: Line) -> None:
         self.rank, self.number = line.rank, line.number
@@ -103,13 +136,44 @@ class Reader:
         if not (self.open and self._continue(line.text)):
             self._line(line.text)
 
+    def pass_over(self, lines: int, longest: int) -> None:
+        """Lines that cannot matter were not given, the longest of them so long."""
+        self.lines += lines
+        self.wrapped.widen(longest)
+
     @property
     def progress(self) -> tuple[int, int, int]:
         """Changes with every row of metrics and every move of the progress bar."""
         return self.count, id(self.waiting), self.bar.at if self.bar else 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether no line is waited for: then one without a metric or a known word is nothing."""
+        return bool(
+            self.measured
+            and self.known is None
+            and not (self._waits() or self.wrapped.holds or self.blocks.open)
+        )
+
+    def _waits(self) -> bool:
+        """Whether the next line may belong to what the last ones began."""
+        return bool(self.open or self.evaluating) or self.tables.open
+
+    def _mean(self, known: Known) -> None:
+        """What a line says that means the same whatever came before it."""
+        self.bar_here = False
+        self.rank, self.number = known.head.rank, known.number
+        if isinstance(known.head, RowHead):
+            self._row(known.numbers)
+            return
+        found = known.head.labelled(known.numbers)
+        if not self.blocks.take(found, known.number, known.segment) and known.head.metrics:
+            self.account.miss(self.number, bare(known.segment).text)
+        self._settle()
+
     def drain(self) -> None:
         """Read the line that waits for its rest, as none comes."""
+        self._release()
         for line in self.wrapped.finish():
             self._take(line)
 
@@ -334,9 +398,8 @@ class Reader:
     def _other(self, text: str) -> None:
         """A line that is no row: a heading, a label under one, a step for the next dict."""
         self.held.lists.feed(text)
-        match = _CONTEXT.search(text) if "tep" in text else None
-        if match:
-            self.context = int(match[1] or match[2])
+        context = console_line.context_in(text)
+        self.context = self.context if context is None else context
         coarse = console_line.parse_coarse(text)
         if coarse is not None:
             step = int(coarse.pop("step"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rlprobe.importers.console.ending import LastWords
 from rlprobe.importers.console.heard import Heard
-from rlprobe.importers.console.log import segments
 from rlprobe.importers.console.messages import Messages
+from rlprobe.importers.console.sieve import segments
 from rlprobe.importers.source import Source
 from rlprobe.values import Event
 

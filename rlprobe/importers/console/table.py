@@ -40,6 +40,11 @@ class Tables:
         self._cells: list[str] | None = None
         self._cell: list[str] | None = None
 
+    @property
+    def open(self) -> bool:
+        """Whether the next line may belong to a table."""
+        return bool(self._header or self._cells) or self._cell is not None
+
     def feed(self, line: str) -> list[Row]:
         """The rows that this line completes; each has its `step`."""
         self.taken, self.misfit = True, False
@@ -50,6 +55,15 @@ class Tables:
             self.taken = bool(self._header)
             return []
         return self._markdown(text) if self._splits(text) else self._nothing()
+
+    def may_head(self, line: str) -> bool:
+        """Whether a line may be the header of a table, or a part of one in HTML."""
+        if "<t" in line or "</t" in line:
+            return True
+        text = line.replace("│", "|").replace("┃", "|").strip()
+        if "|" not in text and not _first_is_step(text):
+            return False
+        return len(text) < 4000 and _is_header(_cells(text, words=False))
 
     def _splits(self, text: str) -> bool:
         return len(text) < 4000 and ("|" in text or self._words or _first_is_step(text))

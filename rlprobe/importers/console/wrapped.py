@@ -17,7 +17,7 @@ from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.pairs import Pair, pairs_in
 from rlprobe.importers.console.prefixes import ANSI, Line
 
-_SHORTEST = 24  # characters of a line that may be broken
+SHORTEST = 24  # characters of a line that may be broken
 _NARROWEST, _WIDEST = 40, 512  # characters of a line on a terminal
 _CUT_BLANKS = 2  # that may be missing at the end of a line
 _LONGEST = 32_768
@@ -65,10 +65,28 @@ class Wrapped:
         self._open = False  # whether a dict is
         self._last = 0  # the length of the last piece of what is held
 
+    @property
+    def holds(self) -> bool:
+        """Whether a line waits for its rest."""
+        return self._held is not None
+
+    def hold(self, line: Line) -> None:
+        """A line that may be broken; the next one tells."""
+        self._held, self._last = line, line.length
+
+    def widen(self, length: int) -> None:
+        """A line of this length was printed."""
+        if self._width:
+            self._width = max(self._width, length)
+
+    def is_full(self, length: int) -> bool:
+        """Whether a line of this length reaches the end of the terminal."""
+        least = max(self._width - _CUT_BLANKS, _NARROWEST - 1)
+        return least <= length <= self._width <= _WIDEST
+
     def feed(self, line: Line) -> list[Line]:
         """The lines that are whole with this one."""
-        if self._width:
-            self._width = max(self._width, line.length)
+        self.widen(line.length)
         whole: list[Line] = []
         if self._held is not None:
             joined = self._joined(self._held.text, line)
@@ -87,7 +105,7 @@ class Wrapped:
             self._open = bool(_OPENS.search(line.text, opened))
         elif closed >= 0 or _START.match(line.text) or line.prefixed:
             self._open = inside = False
-        if inside or self._open or not _may_be_broken(line.text):
+        if inside or self._open or not may_be_broken(line.text):
             return [line]
         self._held = line
         return []
@@ -100,8 +118,7 @@ class Wrapped:
     @property
     def _full(self) -> bool:
         """Whether the last piece reaches the end of the line."""
-        least = max(self._width - _CUT_BLANKS, _NARROWEST - 1)
-        return least <= self._last <= self._width <= _WIDEST
+        return self.is_full(self._last)
 
     def _cut(self, held: Line, following: Line) -> Line:
         """The line as it is, without a last number that may go on in the line after it."""
@@ -122,10 +139,10 @@ class Wrapped:
             return None
         # What was cut off at the end of a line are blanks.
         whole = first + " " * (self._width - self._last if self._full else 0) + line.text
-        return whole if _goes_on(first, line.text, whole, full=self._full) else None
+        return whole if goes_on(first, line.text, whole, full=self._full) else None
 
 
-def _goes_on(first: str, second: str, whole: str, *, full: bool) -> bool:
+def goes_on(first: str, second: str, whole: str, *, full: bool) -> bool:
     """Whether a line goes on in the next.
 
     Args:
@@ -204,8 +221,9 @@ def _at_separator(first: str, second: str, *, full: bool) -> bool:
     return False
 
 
-def _may_be_broken(text: str) -> bool:
-    if len(text) < _SHORTEST or len(text) > _LONGEST or "%|" in text or "<t" in text:
+def may_be_broken(text: str) -> bool:
+    """Whether a line may lack its end."""
+    if len(text) < SHORTEST or len(text) > _LONGEST or "%|" in text or "<t" in text:
         return False
     start = text.lstrip()[:1]
     if start in _BAR + _CORNERS:

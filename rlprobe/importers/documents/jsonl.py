@@ -7,15 +7,18 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers import evaluations, long_form, steps
-from rlprobe.importers.documents import json_blocks
+from rlprobe.importers.documents import json_blocks, json_runs
 from rlprobe.importers.importer import Complaints, Importer, Reading
 from rlprobe.importers.numbers import number
 from rlprobe.importers.rows import RowTable
 from rlprobe.importers.source import HEAD_BYTES, LONGEST_LINE, Source
 from rlprobe.importers.stepless import SteplessRows
 from rlprobe.importers.unread import UnreadCount
+from rlprobe.values import IntArray
 
 _SUFFIXES = frozenset({".jsonl", ".ndjson"})
 _WRAPPERS = ("data", "metrics", "logs", "values", "scalars")
@@ -131,14 +134,19 @@ def _unwrapped(row: dict[str, Any]) -> dict[str, Any]:
     return dict(long_form.spread(row))
 
 
+def _lines(block: bytes) -> list[bytes]:
+    return block.removesuffix(b"\n").split(b"\n")
+
+
 class _Reader:
     def __init__(
         self, source: Source, step_key: str | None, run_key: str | None, *, verl: bool
     ) -> None:
-        self.source, self.step_key, self.verl = source, step_key, verl
+        self.source, self.step_key = source, step_key
         self.run_key = run_key
         self.others: dict[str, RowTable] = {}  # rows of runs, where rows name theirs
         self.rows = RowTable("nan" if verl else "missing")
+        self.blocks = json_blocks.BlockReader(null_is_nan=verl)
         self.complaints = Complaints(source)
         self.bad = UnreadCount("row")
         self.stepless = SteplessRows()
@@ -147,24 +155,39 @@ class _Reader:
         self.reached = 0  # the step of the last row of training
 
     def read(self, block: bytes) -> None:
-        by_row = self.verl or self.run_key is not None
+        by_row = self.run_key is not None
         if len(block) < json_blocks.WORTHWHILE_BYTES or by_row or not self._fast(block):
-            self._slow(block.removesuffix(b"\n").split(b"\n"))
+            self._slow(_lines(block))
 
     def _fast(self, block: bytes) -> bool:
-        columns = json_blocks.read(block, self.step_key, evaluations.KIND_KEYS)
-        if columns is None or any(key.startswith(_WRAPPED) for key in columns.columns):
+        found = self.blocks.read(block)
+        found = found and found.unwrapped(_WRAPPERS, _SETTINGS)
+        names = set() if found is None else {*found.columns, *found.texts}
+        if found is None or "train_runtime" in names or long_form.keys_of(names) is not None:
             return False
-        if columns.steps is None:
-            numbered = _counted(self.numbered + 1, columns.size)
-            self.numbered += columns.size
-        elif columns.has_step is None or bool(columns.has_step.all()):
-            numbered = columns.steps
-        else:
+        columns = json_runs.named(found)
+        if columns is None:
             return False
-        self.line += columns.size
-        self.rows.add_columns(numbered, columns.columns)
+        if self.step_key is None:
+            self._take(np.arange(self.numbered + 1, self.numbered + 1 + found.size), columns)
+            self.numbered += found.size
+            return True
+        told = found.steps(self.step_key)
+        if told is None:
+            return False
+        lines = () if told[1].all() else _lines(block)
+        for start, stop, stepped in json_runs.runs(told[1]):
+            if stepped:
+                part = json_runs.part(columns, start, stop)
+                self._take(told[0][start:stop], part)
+                self.stepless.passed(int(told[0][stop - 1]), part)
+            else:
+                self._slow(lines[start:stop])
         return True
+
+    def _take(self, numbers: IntArray, columns: json_runs.Columns) -> None:
+        self.line += len(numbers)
+        self.rows.add_columns(numbers, columns)
 
     def _slow(self, lines: Sequence[bytes]) -> None:
         for line in lines:
@@ -232,12 +255,3 @@ class _Reader:
             problems=self.complaints.all(),
             unread=unread,
         )
-
-
-_WRAPPED = tuple(f"{name}/" for name in (*_WRAPPERS, *_SETTINGS))
-
-
-def _counted(first: int, size: int) -> Any:
-    import numpy as np
-
-    return np.arange(first, first + size, dtype=np.int64)

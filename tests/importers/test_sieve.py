@@ -1,0 +1,86 @@
+"""Lines that are passed over in a long log change nothing of what is read."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import long_logs
+from rlprobe.importers import open_runs
+from rlprobe.importers.console import sieve
+from rlprobe.importers.console.sieve import Lines
+from rlprobe.importers.source import Source
+from rlprobe.store.run import Run
+from tests.importers.reading import log
+
+NOISE = (
+    "", "   ", "Loading checkpoint shards: done", "-" * 30, "=====", "| a | b |", "|---|---|",
+    "step loss", "Step:", "***** Evaluating on the test set *****", "  Number of pairs: 12",
+    "accuracy: 0.53", "{'train_runtime': 12.5, 'train_loss': 0.4}", "{", "'loss': 0.5,", "}",
+    "<table>", "OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768",
+    "grad_norm is not finite: nan", "epoch 3", "we add 5 and 6, so x = 11", "nan", "reward: 0.5",
+    "[rank1]: loading", "Traceback (most recent call last):", '  File "train.py", line 5, in main',
+    "ValueError: 5 is not 6", "steps: [1, 2]", "│ loss │ 0.5 │", "\x1b[36mloss\x1b[0m: 0.25",
+    "step=10, skipped=6, lr=[1e-4], mom=[(0.9, 0.95)]", "rewards: [0.5, 1.0]", "Größe: 0,5",
+)  # fmt: skip
+
+
+def same_runs(a: Run, b: Run) -> None:
+    assert a.steps.names == b.steps.names
+    for name in a.steps.names:
+        one, other = a.steps.series(name), b.steps.series(name)
+        assert one is not None
+        assert other is not None
+        assert one.steps.tolist() == other.steps.tolist()
+        np.testing.assert_array_equal(one.values, other.values)
+    assert a.events == b.events
+    assert a.info.notes == b.info.notes
+    assert a.info.unread == b.info.unread
+
+
+@pytest.mark.parametrize("kind", long_logs.CONSOLE)
+@pytest.mark.parametrize("seed", range(4))
+def test_with_and_without(
+    kind: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = random.Random(seed)
+    lines: list[str] = []
+    for step in range(1, 40):
+        lines += long_logs.CONSOLE[kind](step, numbers)
+        lines += numbers.choices(NOISE, k=numbers.randint(0, 3) * (seed > 0))
+    lines += ["Traceback (most recent call last):", '  File "a.py", line 1', "OSError: 5"] * (
+        seed % 2
+    )
+    path = log(tmp_path, "run.log", "\n".join(lines))
+    monkeypatch.setattr(sieve, "WORTHWHILE_BYTES", 10**9)
+    slow = open_runs(path)
+    monkeypatch.setattr(sieve, "WORTHWHILE_BYTES", 0)
+    monkeypatch.setattr(sieve, "BLOCK_BYTES", 4096)
+    fast = open_runs(path)
+    assert len(fast) == len(slow)
+    for one, other in zip(fast, slow, strict=True):
+        same_runs(one, other)
+
+
+def test_lines_that_cannot_matter_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sieve, "WORTHWHILE_BYTES", 0)
+    text = "a b c\n" * 50 + "step 1 | loss: 0.5\r\n" + "some words\n" * 9 + "loss: 2\r\rloss: 3"
+    lines = Lines.of(Source(log(tmp_path, "run.log", text)))
+    seen = [(lines.skipped, line) for line in lines.read(lambda: True)]
+    assert seen == [(50, "step 1 | loss: 0.5"), (9, "loss: 2"), (0, "loss: 3")]
+
+
+def test_the_last_lines_are_there_though_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sieve, "WORTHWHILE_BYTES", 0)
+    monkeypatch.setattr(sieve, "BLOCK_BYTES", 4096)
+    text = "old\nand\nstep 1 | loss: 0.5\n" + "".join(f"line {n} of many\n" for n in range(3000))
+    lines = Lines.of(Source(log(tmp_path, "run.log", text.replace(" of", " of " + "words " * 20))))
+    assert [lines.passed() for _ in lines.read(lambda: True)] == [["old", "and"]]
+    assert [line[:9] for line in lines.passed()] == [f"line {n}" for n in range(2600, 3000)]
