@@ -87,7 +87,8 @@ class Reader(Given):
             return False
         if self.known is not None:
             self._mean(self.known)
-        self.known = known if known.broken else None
+        full = self.wrapped.is_full(len(known.segment))
+        self.known = known if known.broken or full else None
         if self.known is None:
             self._mean(known)
         return True
@@ -98,7 +99,7 @@ class Reader(Given):
         if first is None:
             return True
         if self.wrapped.is_full(len(first.segment)):
-            return False
+            return known.head is first.head
         return known.head.prefixed or self.meanings.parted(first, known)
 
     def _release(self) -> None:

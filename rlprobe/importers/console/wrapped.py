@@ -24,10 +24,12 @@ _LONGEST = 32_768
 _ROW = re.compile(r"[\w)\]'\"]\s?[:=|]\s?[-+.\d'\"ni]|[A-Za-z_]\s+[-+]?\.?\d|\bstep:\d")
 _START = re.compile(
     r"\s*(?:(?:global|train|training)?[ _]?(?:step|iter|iteration|epoch|episode|update)s?\b|\[|\{|<"
-    r"|>|[-=*#_|:]{2}|Traceback|File |Saving|WARN|\d+\W\s*(?:step|(?-i:[A-Z]))|\d{1,3}%\|)",
+    r"|>|[-=*#_|:]{2}|Traceback|File |Saving|WARN|\d{1,6}:\s*(?:step|(?-i:[A-Z]))|\d{1,3}%\|)",
     re.IGNORECASE,
 )
-_STEPPED = re.compile(r"\b(?:step|iter|iteration|epoch)s?\s?[:=#]?\s?\[?\s{0,9}\d", re.IGNORECASE)
+_STEPPED = re.compile(
+    r"\b(?:step|iter|iteration|epoch)s?(?:\(\w+\))?\s?[:=#]?\s?\[?\s{0,9}\d", re.IGNORECASE
+)
 _ENDS_IN_NUMBER = re.compile(r"(?:\d|\d[eE][-+]?|[\s:=(\[][-+.]|\.)$")
 _NUMBER_GOES_ON = re.compile(r"[\d.]|[eE][-+]?\d|[-+]\d")
 _LAST_TOKEN = re.compile(r"[^\s,|;]*[\s,|;]*$")
@@ -244,7 +246,7 @@ def _goes_on_in_bars(first: str, second: str, *, full: bool) -> bool:
     if bar in _CORNERS:
         return full and not closed and start not in _CORNERS + _BAR
     if second.strip() == bar:
-        return not closed
+        return True
     if start in _BAR + _CORNERS:
         return full and not closed and start == bar
     return ((full or not closed) and end == bar) or (full and bar in second)
