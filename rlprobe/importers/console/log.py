@@ -93,11 +93,13 @@ def readings_of(source: Source, output: Lines | Iterable[str | Mark]) -> list[Re
         trainings.say(text)
     _pause(reader, trainings)
     trainings.add_late(reader.finish())
-    readings = trainings.readings([note for note in (reader.note, *reader.account.notes()) if note])
+    notes = (reader.note, *reader.account.notes(), *reader.ranks.notes())
+    readings = trainings.readings([note for note in notes if note])
     if not readings:
         raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
     readings[0].unread = [*reader.account.unread(), *readings[0].unread]
-    return readings
+    # Rows of ranks tell nothing of several trainings: each has steps of its own.
+    return [*readings, *reader.ranks.readings()] if len(readings) == 1 else readings
 
 
 def _pause(reader: Reader, trainings: Trainings) -> None:

@@ -15,13 +15,13 @@ from rlprobe.importers.console.meaning import Known, Meanings, RowHead
 from rlprobe.importers.console.messages import Message, messages
 from rlprobe.importers.console.pairs import plain_pairs
 from rlprobe.importers.console.prefixes import Line, bare
+from rlprobe.importers.console.rank_rows import RankRows
 from rlprobe.importers.console.scalars import Scalars
 from rlprobe.importers.console.steps import Bar, ConsoleRow, Row
 from rlprobe.importers.console.table import Tables
 from rlprobe.importers.console.wrapped import Wrapped
 
 _LONGEST_DICT = 65_536
-_MOST_STEPS = 10_000  # of which it is remembered which rank printed them
 _MOST_HELD = 200_000
 _OPENS = re.compile(r"\{\s*(?:['\"]|$)")
 _DEEPSPEED = re.compile(r"\bstep=(\d+), skipped=(\d+), lr=\[([-+.\deE]+)")
@@ -64,7 +64,7 @@ class Reader:
         self.bar: Bar | None = None
         self.bar_here = False  # whether it stands in this line
         self.rank: int | None = None
-        self.rank_of: dict[int, int] = {}
+        self.ranks = RankRows()
         self.open: list[str] = []
         self.open_size = 0
         self.context: int | None = None
@@ -345,12 +345,10 @@ class Reader:
 
     def _explicit(self, step: int, row: Row) -> None:
         self._flush()
+        if self.rank is not None and self.ranks.add(step, self.rank, row):
+            return  # another rank has printed this step
         if self.latest == step and repeats(self.last, row):
             return
-        if self.rank is not None and self.rank != self.rank_of.setdefault(step, self.rank):
-            return  # another rank has printed this step
-        if len(self.rank_of) > _MOST_STEPS:
-            self.rank_of.clear()
         self.last = row
         self.names.update(row)
         self._before_row(step)
