@@ -3,14 +3,18 @@
 log       the format: what a terminal or a batch system kept
 notebook, cut        the outputs of Jupyter notebooks; JSON that was cut off
 prefixes  what stands before a line; wrapped: lines that the terminal broke, put together
-rows      lines -> rows, one by one as they are known; alike: rows that say the same
+rows      lines -> rows, one by one as they are known
+given, alike         rows as they are given, once each, at their step; rows that say the same
+sieve     which lines can matter; shapes, meaning: lines of one shape, and what they mean
 line      one line -> metrics; pairs: names and numbers in it; bars: progress bars in it
 table, labels        tables with a header; one line of a panel, a box, or under a heading
 blocks, held         lines that stand together; what is kept in case nothing better comes
+scalars   one scalar after another, each with its tag and step
 regular, lists       unknown names that come at every step; printed lists of rewards
 account   what looks like metrics and was not understood
 messages, heard      what frameworks say beside metrics; where it was said
 asides    numbers in messages, for the rows around them
+places    where a row of the log stands in a training
 trainings, launches  which training a row is of; the rows of one training, launch by launch
 steps     steps for rows that tell none: with hindsight, or while the run goes on
 ending    how the run ended, as the lines after the last row tell

@@ -170,8 +170,13 @@ def _is_seam(first: str, whole: str, seam: int) -> bool:
     pairs = pairs_in(whole)
     if console_line.step_in(whole[seam:]) is not None:
         return False
-    if any(pair.start < seam < pair.end for pair in pairs):
-        return True
+    alone = pairs_in(whole[seam:])
+    if before and alone and not alone[0].start and before[-1].end == len(first.rstrip()):
+        return False  # two that are whole
+    spanning = next((pair for pair in pairs if pair.start < seam < pair.end), None)
+    if spanning is not None:
+        cut = bool(before) and spanning.start == before[-1].start
+        return cut or not before or spanning.blank == before[-1].blank
     tail = first[before[-1].end :] if before else ""
     follows = next((pair for pair in pairs if pair.start >= seam), None)
     return (
