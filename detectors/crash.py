@@ -31,7 +31,9 @@ class Crash(Detector):
         keyboard, and where the run was told to stop, but a warning if by a scheduler's signal. A
         launch of which a later one repeats steps is judged as it was when it ended. A recording
         that stops without an end while its process is gone was killed without a word: `kill -9`,
-        the out-of-memory killer, or a machine that went down.
+        the out-of-memory killer, or a machine that went down. A fault of a device that the driver
+        reported at that step is named beside it. In a console log a crash in the middle is one
+        where another launch follows.
 
     What to do
         Read the line it quotes, and look at the findings before it: the crash is usually the last

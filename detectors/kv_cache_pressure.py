@@ -143,7 +143,7 @@ class KVCachePressure(Detector):
             return
         first, last = (steps[0], steps[-1]) if steps else (run.first_step, run.last_step)
         again = len(steps) >= self.often or off >= self.many
-        where = f" at {len(steps):,} steps{SINCE}" if steps else ""
+        where = f" at {len(steps):,} step{'s' if len(steps) > 1 else ''}{SINCE}" if steps else ""
         yield finding(
             self,
             Period(run, first, last, recovered=last + run.interval < run.last_step),

@@ -16,6 +16,8 @@ Logged = tuple[Any, Any]  # values, and whether each was logged
 _MOST_PLANS = 1_000  # of sets of keys, per framework
 _LIST = re.compile(r"^(\w+) *= *(\[[^\]]*\])", re.MULTILINE)
 _FILE = "aliases/{}.toml"
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")  # in `MeanReward`
+_OTHER = re.compile(r"[^0-9a-z]+")
 _SPANS = ("_step", "_epoch")  # what Lightning puts behind the name of what it logs both ways
 
 
@@ -133,10 +135,10 @@ class Aliases:
         if known:
             return known
         if self.normalise:
-            plain = normal(name)
-            stems = [plain, *(plain.removesuffix(end) for end in _SPANS if plain.endswith(end))]
-            found = (self._listed(stem) or _metric(stem) for stem in stems)
-            return next((name for name in found if name), None)
+            plain = dict.fromkeys((normal(name), normal(_HUMP.sub("_", name))))
+            names = (self._listed(stem) or _metric(stem) for it in plain for stem in _stems(it))
+            if known := next((name for name in names if name), None):
+                return known
         return every()["generic"].canonical(name) if self.inherits else None
 
     def _listed(self, name: str) -> str | None:
@@ -163,9 +165,14 @@ class Aliases:
         return target.replace("{name}", inner)
 
 
+def _stems(plain: str) -> list[str]:
+    """A name, and without the span that it is of."""
+    return [plain, *(plain.removesuffix(end) for end in _SPANS if plain.endswith(end))]
+
+
 def normal(name: str) -> str:
     """A name in lower case, with `_` for everything that is neither letter nor digit."""
-    return re.sub(r"[^0-9a-z]+", "_", name.lower()).strip("_")
+    return _OTHER.sub("_", name.lower()).strip("_")
 
 
 def _aliases(raw: Mapping[str, Any]) -> Aliases:

@@ -20,12 +20,13 @@ _BEFORE, _AFTER = r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])"
 _WORDS = "rank|worker|proc(?:ess)?|node|host|attempt|part|restart|pre_resume|shard"
 # Parts of a name that tell files of one run apart: its ranks, its launches, its processes.
 _MEMBER = re.compile(
-    rf"[._-]?{_BEFORE}(?:(?:global|local)_)?(?:{_WORDS})[._-]?\d+{_AFTER}"
+    rf"[._-]?{_BEFORE}(?:(?:global|local)_?)?(?:{_WORDS})[._-]?\d+{_AFTER}"
     rf"|[._-]r\d{{3,5}}{_AFTER}",
     re.IGNORECASE,
 )
 _MEMBER_FOLDERS = frozenset({"trainer", "orchestrator"})
-_RANK = re.compile(rf"{_BEFORE}(?:(?:global|local)_)?rank[._-]?(\d{{1,7}}){_AFTER}", re.IGNORECASE)
+_GLOBAL = re.compile(rf"{_BEFORE}global_?rank[._-]?(\d{{1,7}}){_AFTER}", re.IGNORECASE)
+_RANK = re.compile(rf"{_BEFORE}(?:local_?)?rank[._-]?(\d{{1,7}}){_AFTER}", re.IGNORECASE)
 _PROCESS = re.compile(rf"{_BEFORE}(?:worker|proc(?:ess)?)[._-]?(\d{{1,7}}){_AFTER}", re.IGNORECASE)
 _NODE = re.compile(rf"{_BEFORE}(?:node|host)[._-]?(\d{{1,7}}){_AFTER}", re.IGNORECASE)
 _LAUNCH = re.compile(rf"{_BEFORE}(?:attempt|restart)[._-]?(\d{{1,7}}){_AFTER}", re.IGNORECASE)
@@ -83,7 +84,7 @@ def ranks_of(paths: Sequence[Path], root: Path) -> list[int] | None:
     Where the ranks of a machine are counted from 0 on each, the machines tell them apart.
     """
     places = [path.relative_to(root).as_posix() for path in paths]
-    for pattern in (_RANK, _TORCHRUN, _TASK, _PROCESS, _NODE):
+    for pattern in (_GLOBAL, _RANK, _TORCHRUN, _TASK, _PROCESS, _NODE):
         numbers = [_last(pattern, place) for place in places]
         known = [number for number in numbers if number is not None]
         if len(known) == len(places) and len(set(known)) > 1:

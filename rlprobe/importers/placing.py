@@ -12,7 +12,7 @@ _BEGINS = ("resumed", "run_started")  # what belongs to the rows after it
 _DIED = "crash"
 
 
-def placed(told: Sequence[Told], step: IntArray, attempt: IntArray) -> Iterator[Event]:
+def placed(between_rows: Sequence[Told], step: IntArray, attempt: IntArray) -> Iterator[Event]:
     """The events, each with a step of its launch.
 
     A step that the event names itself counts where it lies between the rows around it: it may be
@@ -22,8 +22,8 @@ def placed(told: Sequence[Told], step: IntArray, attempt: IntArray) -> Iterator[
         step, attempt: of every row, in the order of the file.
     """
     last = len(step) - 1
-    ends = {item.row for item in told if "tail" in item.event.data}
-    for item in told:
+    ends = {item.row for item in between_rows if "tail" in item.event.data}
+    for item in between_rows:
         row, event = min(item.row, last), item.event
         if event.kind == "halted" and item.row in ends and "tail" not in event.data:
             continue  # the last words tell it with more

@@ -35,8 +35,11 @@ def numbered_by(readings: Sequence[Reading], wanted: str, path: Path) -> None:
         at, columns = reading.rows.steps(), reading.rows.columns()
         names.update(columns, [reading.step_key] if reading.step_key else [])
         key = steps.best_step_key(columns, wanted)
-        if key is None and not reading.step_key and wanted.lower() == "step":
-            reading.rows = ColumnTable(at, columns)  # a format that has no other name for it
+        rare = key is None or 2 * int(columns[key][1].sum()) < len(at)
+        if rare and not reading.step_key and steps.is_step(wanted):
+            # a format that has one step, and no name for it that could be told
+            reading.rows = ColumnTable(at, columns)
+            reading.notes = [f"no counter named {wanted}: numbered by the step", *reading.notes]
             numbered += 1
             continue
         filled = None if key is None else _filled(*columns[key])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,6 +69,8 @@ class Source:
         if self.path == STDIN:
             self._spooled.seek(0)
             return cast("BinaryIO", _Borrowed(self._spooled))
+        if not stat.S_ISREG(self.path.stat().st_mode):  # opening a pipe would wait for a writer
+            raise InputError(f"Couldn't read '{self.path}': not a regular file")
         return self.path.open("rb")
 
     def size(self) -> int:

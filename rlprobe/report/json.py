@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -36,11 +36,12 @@ class JsonReporter:
         """The document; a single report that no gate judged stands at the top level."""
         documents = [document(report) for report in reports]
         version = {"format_version": schema.REPORT_VERSION}
+        several = {"runs": documents, "findings": [_short(*item) for item in _all(reports)]}
         if judged is not None:
-            return dumps({**version, "gate": _gate(judged), "runs": documents})
+            return dumps({**version, "gate": _gate(judged), **several})
         if len(documents) == 1 and not self.layout.several:
             return dumps(documents[0])
-        return dumps({**version, "runs": documents})
+        return dumps({**version, **several})
 
 
 def dumps(content: Any) -> str:
@@ -156,6 +157,22 @@ def attempt(item: Attempt) -> dict[str, Any]:
         "ended": item.ended,
         "started": item.started if math.isfinite(item.started) else None,
         "world_size": item.world_size,
+    }
+
+
+def _all(reports: Sequence[ScanReport]) -> Iterator[tuple[str, Finding]]:
+    return ((report.run.id, finding) for report in reports for finding in report.findings)
+
+
+def _short(run: str, finding: Finding) -> dict[str, Any]:
+    """A finding of one of several runs, for a reader that looks for findings at the top."""
+    return {
+        "run": run,
+        "detector": finding.detector,
+        "variant": finding.variant,
+        "severity": finding.severity.label,
+        "first_bad_step": finding.first_bad_step,
+        "metrics": list(finding.metrics),
     }
 
 

@@ -52,22 +52,22 @@ def absences(run: RunContext) -> Iterator[Absence]:
 def _of_hang(
     run: RunContext, events: Sequence[Event], step: int | None, attempt: int
 ) -> Iterator[Absence]:
-    said = [(int(event.data.get("rank", max(event.rank, 0))), event.data) for event in events]
-    operation = next((str(data["op"]) for _, data in said if data.get("op")), "")
-    heard = len({rank for rank, _ in said})
-    late = list(_behind(said))
+    reports = [(int(event.data.get("rank", max(event.rank, 0))), event.data) for event in events]
+    operation = next((str(data["op"]) for _, data in reports if data.get("op")), "")
+    heard = len({rank for rank, _ in reports})
+    late = list(_behind(reports))
     for ranks, reached, others in late:
         yield Absence(ranks, step, attempt, heard, reached, others, operation)
     if not late:
-        ranks = _never_heard(said, _world_size(run, attempt))
+        ranks = _never_heard(reports, _world_size(run, attempt))
         if ranks:
             yield Absence(ranks, step, attempt, heard, operation=operation)
 
 
-def _behind(said: Group) -> Iterator[tuple[tuple[int, ...], int, int]]:
+def _behind(reports: Group) -> Iterator[tuple[tuple[int, ...], int, int]]:
     """Of each process group the ranks that have begun fewer collectives than most of it."""
     groups: dict[str, dict[int, int]] = defaultdict(dict)
-    for rank, data in said:
+    for rank, data in reports:
         begun = data.get("enqueued")
         if isinstance(begun, int) and -1 <= begun < _NO_COUNT:
             group = groups[f"{data.get('group')} {data.get('group_name', '')}"]
@@ -79,13 +79,13 @@ def _behind(said: Group) -> Iterator[tuple[tuple[int, ...], int, int]]:
             yield ranks, first, last
 
 
-def _never_heard(said: Group, world: int) -> tuple[int, ...]:
+def _never_heard(reports: Group, world: int) -> tuple[int, ...]:
     """Ranks that no message is of, where the others wait in one operation: at most half as many."""
-    waiting = {rank for rank, data in said if "seq" in data}
-    operations = {(data.get("seq"), data.get("op")) for _, data in said if data.get("op")}
+    waiting = {rank for rank, data in reports if "seq" in data}
+    operations = {(data.get("seq"), data.get("op")) for _, data in reports if data.get("op")}
     if len(operations) != 1 or not waiting:
         return ()
-    heard = {rank for rank, _ in said}
+    heard = {rank for rank, _ in reports}
     size = max(world, max(heard) + 1)
     ranks = tuple(rank for rank in range(size) if rank not in heard)
     return ranks if 2 * len(ranks) <= len(heard) else ()

@@ -52,12 +52,15 @@ class ForeignArrow:
         if whole:
             reader = pa.ipc.open_file(file)
             for number in range(reader.num_record_batches):
-                yield reader.get_batch(number)
+                batch = reader.get_batch(number)
+                batch.validate(full=True)
+                yield batch
             return
         stream = pa.ipc.open_stream(file)
         while True:
             try:
                 batch = stream.read_next_batch()
+                batch.validate(full=True)  # lengths, places and texts are as they may be
             except StopIteration:
                 return
             except _FAILS as error:

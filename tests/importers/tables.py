@@ -94,7 +94,8 @@ def table(random: Random, manner: Manner) -> Table:
 
 def _names(random: Random, manner: Manner, count: int) -> list[str]:
     """One known name and others, of which no two mean the same to anyone."""
-    chosen = [random.choice(KNOWN)]
+    known = [name for name in KNOWN if "/" not in name or "slashed" in manner.kinds]
+    chosen = [random.choice(known)]
     taken = set(meanings(chosen[0]))
     for _ in range(count - 1):
         name = random.choice(POOLS[random.choice(manner.kinds)])

@@ -43,6 +43,7 @@ RANKED = {
     "of a folder": "rank_{}/metrics.jsonl",
     "of a worker": "worker-{}/metrics.jsonl",
     "of a node": "node{}/metrics.jsonl",
+    "of NeMo": "nemo_log_globalrank-{}_localrank-0.txt",
     "of torchrun": "none_k2x/attempt_0/{}/stdout.log",
     "of submitit": "4711_{}_log.out",
     "of a compressed file": "metrics_rank{}.jsonl.gz",
@@ -298,3 +299,15 @@ def test_the_error_output_of_a_rank_tells_of_its_end(tmp_path: Path) -> None:
     log(tmp_path, "attempt_0/1/stderr.log", TRACEBACK)
     run = only(tmp_path)
     assert [(event.kind, event.rank) for event in run.events] == [("crash", 1)]
+
+
+def test_pipes_where_a_store_has_files_do_not_hang(tmp_path: Path) -> None:
+    run = tmp_path / "0" / "r1"
+    (run / "metrics").mkdir(parents=True)
+    for name in ("meta.yaml", "metrics/loss", "run-x.wandb", "run-x.swanlab"):
+        os.mkfifo(run / name)
+    log(tmp_path, "old/manifest.json", '{"schema_version": 1, "run_id": "a", "algorithm": "x"}')
+    (tmp_path / "old" / "samples").mkdir()
+    os.mkfifo(tmp_path / "old" / "samples" / "a.parquet")
+    log(tmp_path, "a.jsonl", rows(1, 2))
+    assert len(only(tmp_path).steps) == 2

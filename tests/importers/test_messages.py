@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from rlprobe import schema
+from rlprobe.importers import open_runs
 from rlprobe.importers.console.messages import Message, Messages
 from rlprobe.scan.engine import scan
 from rlprobe.store.run import Run
@@ -358,6 +360,15 @@ def test_prefixes_of_workers_and_bars_hide_nothing(tmp_path: Path, prefix: str) 
     assert [value for _, value in points(run, "kv_cache_usage")] == [0.5, 0.51, 0.52, 0.53]
 
 
+def test_messages_in_the_log_of_a_container_are_read(tmp_path: Path) -> None:
+    lines = [
+        json.dumps({"log": ENGINE.format(at, 0, 0, 50 + at) + "\n", "stream": "stderr"})
+        for at in range(4)
+    ]
+    run = run_of(tmp_path, *lines, '{"log":"done\\n","stream":"stdout"')
+    assert [value for _, value in points(run, "kv_cache_usage")] == [0.5, 0.51, 0.52, 0.53]
+
+
 def test_a_log_of_engines_alone_is_read_round_by_round(tmp_path: Path) -> None:
     uses = [51.0, 62.5, 71.0, 99.0]
     lines = [
@@ -521,3 +532,21 @@ def test_printed_answers_make_no_events(tmp_path: Path) -> None:
     answers = [f"answer: 'it says {line}'" for line, *_ in SAID]
     lines = [text for step, answer in enumerate(answers, start=1) for text in (answer, row(step))]
     assert not run_of(tmp_path, *lines).events
+
+
+def test_the_error_output_of_each_rank_tells_who_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    for rank in range(4):
+        told = (
+            [DUMP.format(2, 811)]
+            if rank == 2
+            else [WATCHDOG.format(rank, 812), STATE.format(rank, 812, 814, 811)]
+        )
+        lines = {"stdout": rows(1, 12) if rank == 0 else ["ready"], "stderr": told}
+        for name, text in lines.items():
+            path = tmp_path / "run" / f"rank_{rank}" / f"{name}.log"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("\n".join(text) + "\n", encoding="utf-8")
+    (run,) = open_runs(tmp_path / "run")
+    missing = [item for item in scan(run).findings if item.detector == "RANK_SILENT"]
+    assert [item.ranks for item in missing] == [(2,)]

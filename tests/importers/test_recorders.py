@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import sqlite3
 import struct
 from collections.abc import Mapping
@@ -394,3 +395,28 @@ def test_records_that_no_trainer_scored_are_at_the_step_that_sampled_them(tmp_pa
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("DROP TABLE scores")
     assert points(only(path), "reward_mean") == [(10, 0.5), (11, 0.5)]
+
+
+# --- damage -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_damage_to_a_store_is_no_crash(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    recording(tmp_path / "a")
+    trainscope(tmp_path / "b")
+    rlwatch(tmp_path / "c.db")
+    martingale(tmp_path / "d.db")
+    files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    for path in chance.sample(files, 4):
+        content = bytearray(path.read_bytes())
+        for _ in range(chance.randrange(12)):
+            content[chance.randrange(len(content))] = chance.randrange(256)
+        path.write_bytes(bytes(content[: chance.randrange(len(content) // 2, len(content) + 1)]))
+    try:
+        runs = open_runs(tmp_path)
+    except InputError:
+        return
+    for run in runs:
+        assert run.info.id
+        assert len(run.steps) or run.sample_steps() or run.events

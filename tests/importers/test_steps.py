@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from rlprobe.errors import InputError
+from rlprobe.importers import open_runs
 from rlprobe.importers.steps import best_step_key, is_counter
+from tests.importers.reading import log, points
 
 
 @pytest.mark.parametrize(
@@ -60,3 +65,26 @@ def test_a_counter_counts_and_measures_nothing(key: str) -> None:
 )  # fmt: skip
 def test_a_measure_is_no_counter(key: str) -> None:
     assert not is_counter(key)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "steps"),
+    [
+        ("samples", [64, 128, 192]),
+        ("counters/updates", [2, 4, 6]),
+        ("global step", [2, 4, 6]),  # another word for what it has
+    ],
+)
+def test_another_counter_of_console_output(tmp_path: Path, wanted: str, steps: list[int]) -> None:
+    text = "".join(
+        f"{{'loss': 0.{n}, 'counters/updates': {n}, 'counters/samples': {32 * n}}}\n"
+        for n in (2, 4, 6)
+    )
+    (run,) = open_runs(log(tmp_path, "run.log", text), wanted)
+    assert points(run, "loss") == [(step, n / 10) for step, n in zip(steps, (2, 4, 6), strict=True)]
+
+
+def test_console_output_without_such_a_counter(tmp_path: Path) -> None:
+    path = log(tmp_path, "run.log", "{'loss': 0.5, 'step': 1}\n{'loss': 0.25, 'step': 2}\n")
+    with pytest.raises(InputError, match="no such counter"):
+        open_runs(path, "tokens")

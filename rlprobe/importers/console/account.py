@@ -70,7 +70,7 @@ def looks_like_metrics(text: str) -> bool:
     """Whether a line has a number under a name that is known as a measurement, and is no prose."""
     if len(text) > _LONGEST or not _HINT.search(text):
         return False
-    pairs = pairs_in(text)
+    pairs = [pair for pair in pairs_in(text) if pair.of is None]
     known = [pair for pair in pairs if console_line.is_measurement(_last_words(pair.key))]
     words = len(_WORD.findall(left_of(text, pairs)))
     return bool(known) and words <= _FEW_WORDS + len(pairs)

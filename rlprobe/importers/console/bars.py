@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rlprobe.importers.console import line as console_line
@@ -40,12 +39,17 @@ def without_bars(text: str) -> tuple[str, list[Drawn]]:
         start = match.start()
         if "]" in desc or "]:" in text[max(0, start - 3) : start]:
             desc = ""
+        carried = len(parts)
         parts.append(text[position:start])
         position = match.end()
         if bar is None and ("/s" not in match["unit"] and "s/" not in match["unit"]):
             continue
         before = text[max(0, start - _LONGEST) : start + len(match["desc"])]
-        drawn.append(Drawn(bar, _step(desc, match), dict(_carried(before, match["unit"]))))
+        behind = _measured(match["unit"].partition(",")[2])
+        described = {} if behind else _measured(_description(before))
+        if described:
+            parts[carried] = ""
+        drawn.append(Drawn(bar, _step(desc, match), behind or described))
     parts.append(text[position:])
     return " ".join(part for part in parts if part.strip()), drawn
 
@@ -59,12 +63,13 @@ def _step(desc: str, match: re.Match[str]) -> int:
     return (int(epoch["at"]) - (epoch["of"] is not None)) * of + at
 
 
-def _carried(before: str, unit: str) -> Iterator[tuple[str, float]]:
-    """Metrics before a bar, or behind its speed."""
-    inside = before.rpartition("[")[2] if "|" in before else ""
-    for text in (unit.partition(",")[2], inside.partition("]")[0].rstrip(": ")):
-        if "=" in text or ":" in text:
-            row = metrics_of(pairs_in(text), console_line.name_of)
-            if console_line.measures(row):
-                yield from row.items()
-                return
+def _description(before: str) -> str:
+    """What stands before a bar: in brackets, or all of it; nothing where it is a row of its own."""
+    inside = before.rpartition("[")[2] if "[" in before else before
+    return "" if "{" in inside or "'" in inside else inside.partition("]")[0].rstrip(": ")
+
+
+def _measured(text: str) -> Row:
+    """Metrics of a bar, if some of them are known."""
+    row = metrics_of(pairs_in(text)) if "=" in text or ":" in text else {}
+    return row if console_line.measures(row) else {}

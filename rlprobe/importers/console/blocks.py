@@ -139,6 +139,10 @@ class Blocks:
         """A row of its own came: what follows belongs to it until a heading comes."""
         self._moved(step, "after")
 
+    def headed(self, step: int) -> None:
+        """A line told its step, and no metric that is known: it heads what follows."""
+        self._moved(step, "heading")
+
     def finish(self) -> None:
         """The output ends."""
         self._moved(None, "nowhere")
@@ -216,7 +220,8 @@ class Blocks:
         if own is not None:
             self._flush()
             name, step = own
-            counters = {key: v for key, v in block.counters.items() if key != name}
+            asked = self._step_key is not None  # then the step is kept under its own name, too
+            counters = {key: v for key, v in block.counters.items() if asked or key != name}
             self._ready(Group({**counters, **block.metrics}, step, "own"))
             self._step, self._where = step, "after"
         elif self._where == "nowhere" and block.panel:

@@ -56,17 +56,16 @@ class Heard:
             self._row, self._here = row, {}
         apart = (message.data.get(name) for name in _APART)
         key = known.name, message.rank, message.step, *apart
-        said = self._here.get(key)
-        if said is not None:
-            said.count += 1
+        if (again := self._here.get(key)) is not None:
+            again.count += 1
             return
         self._number += 1
-        said = self._here[key] = _Said(message, row, self._number)
+        self._here[key] = _Said(message, row, self._number)
         first = self._first.setdefault(known.name, [])
         if len(first) < _FIRST:
-            first.append(said)
+            first.append(self._here[key])
         else:
-            self._latest.setdefault(known.name, deque(maxlen=_LATEST)).append(said)
+            self._latest.setdefault(known.name, deque(maxlen=_LATEST)).append(self._here[key])
 
     def told(self) -> list[Told]:
         """The events that the messages make, in order."""

@@ -47,8 +47,7 @@ class Held:
         """Blocks under headings, where other rows tell their steps: what is new in them."""
         rows = []
         for group in self._groups["heading"]:
-            row = {key: value for key, value in group.metrics.items() if key not in names}
-            self._account.read += group.count
+            row = beside(group, dict.fromkeys(names, 0.0), self._account)
             if row:
                 rows.append((group.step, row))
         return rows

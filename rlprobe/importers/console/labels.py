@@ -80,6 +80,8 @@ def labelled(text: str) -> Labelled:
     stripped = text.strip()
     if stripped[:1] in "|│┃" and stripped:
         return _barred(stripped)
+    if console_line.point(text) is not None:
+        return Labelled()
     found = _columns(text) or _label(text)
     if found is None and ("±" in text or "+-" in text):
         found = _several(text)  # before it is taken for a name with text
@@ -169,7 +171,12 @@ def _several(text: str) -> Labelled | None:
     if redrawn:
         text = text[redrawn.end() :]
     group = _GROUP.match(text)
-    prefix, inside = (f"{group['group']}/", text[group.end() :]) if group else ("", text)
+    # open-instruct groups by what stands before the slash; under `other` nothing does.
+    named = group is not None and group["group"] != "other"
+    prefix, inside = (
+        f"{group['group']}/" if group and named else "",
+        text[group.end() if group else 0 :],
+    )
     pairs = pairs_in(inside)
     if len(pairs) < 2 or not _LISTED.fullmatch(left_of(inside, pairs)):
         pairs = [pair for pair in pairs if _is_named(pair)]

@@ -59,7 +59,7 @@ _OTHER = frozenset(
     | {"warmup", "save", "log"}
 )
 # `losses/value_loss 0.5 2048`: a scalar of TensorBoard, printed; `[2048] loss 0.5 / return 9`.
-_POINT = re.compile(rf"(?P<tag>[\w.-]+(?:/[\w.@-]+)+)\s+(?P<value>{NUMBER})\s+(?P<step>\d{{1,15}})")
+_POINT = re.compile(rf"(?P<tag>[A-Za-z_][\w./@-]*)\s+(?P<value>{NUMBER})\s+(?P<step>\d{{1,15}})")
 _LEADING = re.compile(r"\[?(\d{1,15})\]?:?\s+(?=[A-Za-z_])")
 _CONTEXT = re.compile(
     r"(?:^|\W)(?:global[ _])?step:?\s+(\d+)\s*\]?\s*:?\s*$|\[Global Step: (\d+)\]", re.I
@@ -72,6 +72,9 @@ _SECONDS = frozenset(
 )
 _PREFIXES = frozenset({"info", "debug", "warning", "train", "training", "root", "metrics", "and"})
 _WORD = re.compile(r"[A-Za-z]{2,}")
+_BEFORE_BODY = re.compile(
+    r"(?:\w[\w ]{0,20}\s?[|:>]{1,3}\s+)?(?=['\"])"
+)  # of a dict without braces
 _LONGEST_WORD = 300
 _FIRST = frozenset("[0123456789")
 _FEWEST = 2  # pairs that make a dict without its braces
@@ -125,11 +128,17 @@ def _may_tell_a_step(text: str) -> bool:
 
 def point(text: str) -> dict[str, float] | None:
     """A scalar with its tag and step (`losses/value_loss 0.5 2048`); None if the line is none."""
-    match = _POINT.fullmatch(text.strip()) if "/" in text and len(text) < _LONGEST_WORD else None
+    match = _POINT.fullmatch(text.strip()) if len(text) < _LONGEST_WORD else None
     value = spelled(match["value"]) if match else None
-    return (
-        {match["tag"]: value, "step": float(match["step"])} if match and value is not None else None
-    )
+    if match is None or value is None or counts(match["tag"]):
+        return None
+    return {match["tag"]: value, "step": float(match["step"])}
+
+
+def step_before(text: str) -> int | None:
+    """Where the step of a dict stands that opens at the end of a text; None if there is none."""
+    match = _STEP_BEFORE.search(text) if text.endswith("{") else None
+    return match.start() if match and match.end() == len(text) else None
 
 
 def context_in(text: str) -> int | None:
@@ -179,7 +188,9 @@ def dictionary(text: str, step_key: str | None = None) -> dict[str, float] | Non
     The braces may be missing where nothing but quoted names and their numbers is in the line.
     """
     start, end = text.find("{"), text.rfind("}")
-    inside = text[start + 1 : end] if 0 <= start < end else text if text[:1] in "'\"" else ""
+    inside = text[start + 1 : end] if 0 <= start < end else ""
+    if start < 0 and (led := _BEFORE_BODY.match(text)):
+        inside = text[led.end() :]
     pairs = _pairs(inside)
     if not pairs or (start < 0 and len(pairs) < _FEWEST):
         return None
@@ -189,6 +200,7 @@ def dictionary(text: str, step_key: str | None = None) -> dict[str, float] | Non
         if key == step_at:
             step = step_number(value.strip("'\""))
             if step is not None:
+                row |= {key: float(step)} if step_key is not None else {}
                 row["step"] = float(step)
             continue
         number = spelled(value)
@@ -260,7 +272,8 @@ def _plain(
         return _led(text, row) if row and not coarse else None
     step, start, end = place
     for name, pair in counted.items():
-        if not start <= pair.start < end:
+        asked = step_key is not None and pair.value == step
+        if asked or not start <= pair.start < end:
             row.setdefault(name, pair.value)
     words = len(_WORD.findall(left_of(text[end:], pairs_in(text[end:]))))
     # Prose may mention a step and a number: what is left beside the pairs tells the difference.

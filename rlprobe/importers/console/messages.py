@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlprobe import schema
-from rlprobe.importers.console.prefixes import ANSI
+from rlprobe.importers.console.prefixes import ANSI, unpacked
 from rlprobe.importers.console.steps import BAR
 from rlprobe.importers.numbers import spelled
 from rlprobe.schema import KnownMessage
@@ -88,7 +88,8 @@ class Messages:
         """
         for needle in self._needles:
             if needle in text:
-                at = text.index(needle)
+                text = unpacked(text)
+                at = text.find(needle)
                 around = text[max(0, at - _BEFORE) : at + _AFTER]
                 around = ANSI.sub("", around) if "\x1b" in around else around
                 for known in self._by_needle[needle]:
@@ -111,19 +112,19 @@ def _may_stand_before(lead: str) -> bool:
 def _message(known: KnownMessage, match: re.Match[str], text: str, rank: int | None) -> Message:
     prefix = _RANK.match(text)
     printed = int(next(group for group in prefix.groups() if group)) if prefix else None
-    told = {name: _value(group) for name, group in match.groupdict().items() if group}
-    own, step = told.pop("rank", None), told.pop("step", None)
+    fields = {name: _value(group) for name, group in match.groupdict().items() if group}
+    own, step = fields.pop("rank", None), fields.pop("step", None)
     rank = next((number for number in (printed, own, rank) if number is not None), None)
-    if step is None and "path" in told:
-        step = _step_in(str(told["path"]))
-    told |= {} if rank is None else {"rank": rank}
+    if step is None and "path" in fields:
+        step = _step_in(str(fields["path"]))
+    fields |= {} if rank is None else {"rank": rank}
     quoted = _UNPRINTABLE.sub(" ", text[match.start() :] if "%|" in text else text).strip()
     return Message(
         known,
         quoted[:_QUOTED],
         rank,
         step,
-        {**known.data, **told},
+        {**known.data, **fields},
         _metrics(known, match),
     )
 

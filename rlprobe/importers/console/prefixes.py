@@ -24,7 +24,8 @@ _SPEAKER = re.compile(
 _LABEL = re.compile(r"\s*(?P<label>\d{1,6}):(?:[ ]|$)")
 _LABELLED = re.compile(
     r"[{\[(|│<>╭╰┏]|[-=─━]{3}|\s*$|(?:global.)?(?:step|iter|epoch)|INFO|Result for "
-    r"|[\w.-]+/[\w./@-]+\s|\d{4}-\d\d-\d\d[ T]",
+    r"|[\w./@-]+\s+[-+.\dni]\S*\s+\d+\s*$|[\w.-]+/[\w./@-]+\s"
+    r"|\s*[a-z_]*(?:step|iter|epoch)\w*\s{2}|\d{4}-\d\d-\d\d[ T]",
     re.IGNORECASE,
 )
 _BEFORE = re.compile(
@@ -33,7 +34,8 @@ _BEFORE = re.compile(
             (?:[ ]?Z|[ ]?[+-]\d\d:?\d\d)?)?[\])]?,?
       | [\[(]?\d\d[-/]\d\d[ ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?
       | [\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?
-      | \[?(?:INFO|DEBUG|WARNING|WARN|ERROR|SUCCESS|CRITICAL|TRACE)\]?(?::[\w.]{1,80}:)?(?=\s|\[|$)
+      | \[?(?:INFO|DEBUG|WARNING|WARN|ERROR|SUCCESS|CRITICAL|TRACE)\]?(?::[\w.]{1,80}:)?
+            (?=[\s\['\"{]|$)
       | [A-Za-z_][\w.]{0,60}[ ]-[ ](?:INFO|DEBUG|WARNING|ERROR)(?=[ ]-[ ])
       | \[[\w./-]{1,120}\.(?:py|cpp|cc|cu):\d+(?::\w+)?\]
       | [\w./-]{1,120}\.py:\d+(?::\w+)?\]?(?=\s|:)
@@ -73,8 +75,7 @@ def bare(segment: str, number: int = 0, *, labelled: bool = False) -> Line:
         labelled: whether a line before began with the number of its task.
     """
     text = ANSI.sub("", segment) if "\x1b" in segment else segment
-    if text.startswith('{"log":'):
-        text = _output_in(text)
+    text = unpacked(text)
     start = text.lstrip()
     if not start or not (start[0] in _STARTS or start[:1].isalpha()):
         return Line(text, number=number, length=len(text))
@@ -94,8 +95,10 @@ def bare(segment: str, number: int = 0, *, labelled: bool = False) -> Line:
     return Line(text[position:], rank, position > 0, sure, number=number, length=len(text))
 
 
-def _output_in(text: str) -> str:
+def unpacked(text: str) -> str:
     """The line of output inside a line of a container's log (Docker's JSON files)."""
+    if not text.startswith('{"log":'):
+        return text
     try:
         line = json.loads(text).get("log")
     except (ValueError, RecursionError, AttributeError):

@@ -38,6 +38,7 @@ class Regular:
 
     def rows(self, steps: int, fewest: int = _FEWEST) -> list[tuple[int, Row]]:
         """Rows of the names that come once at no less than half of so many steps."""
+        fewest = min(fewest, max(2, steps))
         rows: dict[int, Row] = {}
         for name, values in self._values.items():
             if name in self._twice or len(values) < max(fewest, steps / 2):

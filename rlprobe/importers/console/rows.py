@@ -15,6 +15,7 @@ from rlprobe.importers.console.meaning import Known, Meanings, RowHead
 from rlprobe.importers.console.messages import Message, messages
 from rlprobe.importers.console.pairs import plain_pairs
 from rlprobe.importers.console.prefixes import Line, bare
+from rlprobe.importers.console.scalars import Scalars
 from rlprobe.importers.console.steps import Bar, ConsoleRow, Row
 from rlprobe.importers.console.table import Tables
 from rlprobe.importers.console.wrapped import Wrapped
@@ -76,7 +77,7 @@ class Reader:
         self.measured = 0  # rows that are no evaluation
         self.unstepped = False  # whether some row told no step
         self.names: set[str] = set()  # of the rows that told their step
-        self.points = False  # whether scalars are printed one by one
+        self.scalars = Scalars()
         self.evaluating = 0  # lines in which an evaluation may still follow
         self.blocks = Blocks(step_key)
         self.held = Held(most, self.account)
@@ -95,13 +96,11 @@ class Reader:
     def _read(self, segment: str) -> None:
         fed = bare(segment, self.lines, labelled=self.labelled)
         self.labelled |= fed.labelled
-        packed = segment.startswith('{"log":')  # by Docker
-        message = self.messages.see(fed.text if packed else segment, fed.rank)
+        message = self.messages.see(segment, fed.rank)
         for line in self.wrapped.finish() if message else self.wrapped.feed(fed):
             self._take(line)
         if message is not None:
-            self.rank = fed.rank
-            self._tell(message, fed.text)
+            self._tell(message, fed)
 
     def _goes_on(self, known: Known) -> bool:
         """A line that means the same whatever came before it; False where it may be a piece."""
@@ -234,14 +233,13 @@ class Reader:
         if row and console_line.measures(row):
             self._row(row)
             return
-        if self._point(text):
+        scalars = self.scalars.feed(text)
+        if scalars:
+            for scalar in scalars:
+                self._row(scalar)
             return
         if row and "step" in row:
-            step = console_line.step_of(row)
-            row = {key: value for key, value in row.items() if key != "step"}
-            signs = sum(map(text.count, ":=|"))
-            if signs >= len(row) and not all(map(console_line.counts, row)):
-                self.held.regular.add(step, row, ())
+            self._unknown(text, row)
         for table_row in self.tables.feed(text):
             if console_line.measures(table_row):
                 self._row(table_row)
@@ -249,13 +247,15 @@ class Reader:
             self._evaluation(text)
             self._other(text)
 
-    def _point(self, text: str) -> bool:
-        """A scalar with its step; of an unknown name only beside others that are known."""
-        row = console_line.point(text)
-        self.points |= row is not None and console_line.measures(row)
-        if row is not None and self.points:
-            self._row(row)
-        return row is not None and self.points
+    def _unknown(self, text: str, row: Row) -> None:
+        """A row that tells its step, all of unknown names."""
+        step = console_line.step_of(row)
+        others = {key: value for key, value in row.items() if key != "step"}
+        signs = sum(map(text.count, ":=|"))
+        if signs >= len(others) and not all(map(console_line.counts, others)):
+            self.held.regular.add(step, others, ())
+            if step is not None and not self.measured:
+                self.blocks.headed(step)
 
     def _bars(self, text: str) -> str:
         """Take note of progress bars, and take them out of the text."""
@@ -296,6 +296,10 @@ class Reader:
         if end < text.rfind("{") and not whole and _OPENS.search(text[text.rfind("{") :]):
             start = text.rfind("{")
             self.open, self.open_size = [text[start:]], len(text) - start
+            before = console_line.step_before(text[: start + 1])
+            if before is not None:
+                start = before
+                self.open = [text[start:]]
             step = console_line.step_in(text[:start])
             self.context = int(step[0]) if step else self.context
             text = text[:start]
@@ -308,10 +312,10 @@ class Reader:
             if row and console_line.measures(row):
                 self._row(row)
 
-    def _tell(self, message: Message, text: str) -> None:
+    def _tell(self, message: Message, line: Line) -> None:
         """What a framework says beside its rows: its numbers are of the next row, or one alone."""
-        if "%|" in text:
-            self._bars(text)
+        self.rank = line.rank
+        self._bars(line.text)
         self._flush()
         if message.known.rows == "bar" and self.bar is not None:
             self.asides.overflowed |= "update_skipped" in message.metrics

@@ -20,6 +20,7 @@ _TAG = re.compile(r"<(/?)(tr|td|th|table)\b[^>]*>", re.IGNORECASE)
 _ANY_TAG = re.compile(r"<[^>]*>")
 _SPACED_SLASH = re.compile(r"\s+/\s+")
 _MOST_CELLS = 500
+_MOST_AWAY = 20  # lines of chatter between two rows of a table
 
 
 class Tables:
@@ -35,6 +36,7 @@ class Tables:
         self.misfit = False
         self._header: list[str] = []
         self._words = False
+        self._away = 0  # lines since the last of the table
         self._cells: list[str] | None = None
         self._cell: list[str] | None = None
 
@@ -67,14 +69,18 @@ class Tables:
         return len(text) < 4000 and ("|" in text or self._words or _first_is_step(text))
 
     def _nothing(self) -> list[Row]:
+        """A line that is none of the table's; others may follow after some that are not."""
         self.taken = False
-        self._header, self._words = [], False
+        self._away += 1
+        if self._away > _MOST_AWAY:
+            self._header, self._words = [], False
         return []
 
     def _markdown(self, text: str) -> list[Row]:
         cells = _cells(text, words=self._words)
         if _is_header(cells):
             self._header, self._words = [_name(cell) for cell in cells], "|" not in text
+            self._away = 0
             return []
         if not self._header:
             self.taken = False
@@ -85,10 +91,14 @@ class Tables:
         at = _step_column(self._header)
         step = step_number(cells[at]) if at < len(cells) else None
         if len(cells) != len(self._header) or step is None:
-            self.misfit = len(cells) > 1 and sum(spelled(cell) is not None for cell in cells) > 1
+            numbers = [spelled(cell) is not None for cell in cells]
+            self.misfit = len(cells) > 1 and numbers[0] and sum(numbers) > 1
             return self._nothing()
-        numbers = zip(self._header, map(measured, cells), strict=True)
-        row = {key: value for key, value in numbers if value is not None}
+        values = zip(self._header, map(measured, cells), strict=True)
+        row = {key: value for key, value in values if value is not None}
+        if self._away and len(row) < len(cells):
+            return self._nothing()
+        self._away = 0
         row.pop(self._header[at], None)
         return [{**row, "step": float(step)}]
 

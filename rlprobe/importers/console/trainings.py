@@ -307,7 +307,7 @@ class Trainings:
         examples = tuple(
             (number, _spelled(row)) for number, row in enumerate(rows[:_MOST_EXAMPLES], start=1)
         )
-        return Unread("row beside the training", len(rows), of, examples)
+        return Unread("late row", len(rows), of, examples)
 
     def _is_shown_again(self, row: ConsoleRow, step: int) -> bool:
         """Whether a notebook shows a row once more: a table that was drawn again, or its data.

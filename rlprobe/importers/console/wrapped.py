@@ -24,7 +24,7 @@ _LONGEST = 32_768
 _ROW = re.compile(r"[\w)\]'\"]\s?[:=|]\s?[-+.\d'\"ni]|[A-Za-z_]\s+[-+]?\.?\d|\bstep:\d")
 _START = re.compile(
     r"\s*(?:(?:global|train|training)?[ _]?(?:step|iter|iteration|epoch|episode|update)s?\b|\[|\{|<"
-    r"|>|[-=*#_|:]{2}|Traceback|File |Saving|WARN|\d+\W\s*(?:step|[A-Z])|\d{1,3}%\|)",
+    r"|>|[-=*#_|:]{2}|Traceback|File |Saving|WARN|\d+\W\s*(?:step|(?-i:[A-Z]))|\d{1,3}%\|)",
     re.IGNORECASE,
 )
 _STEPPED = re.compile(r"\b(?:step|iter|iteration|epoch)s?\s?[:=#]?\s?\[?\s{0,9}\d", re.IGNORECASE)
@@ -32,9 +32,14 @@ _ENDS_IN_NUMBER = re.compile(r"(?:\d|\d[eE][-+]?|[\s:=(\[][-+.]|\.)$")
 _NUMBER_GOES_ON = re.compile(r"[\d.eE+-]")
 _LAST_TOKEN = re.compile(r"[^\s,|;]*[\s,|;]*$")
 _SEPARATOR = re.compile(r"\s*([-|,;/])\s+(?=[A-Za-z_])")
-_ENDS_IN_SEPARATOR = re.compile(r"\s?([-|,;/])\s*$|\t$")
+_ENDS_IN_SEPARATOR = re.compile(r"(?:\s-|[|,;/])\s*$|\t$")
+_RULED = re.compile(r"\s*[-=─━═*#]{3}")
 _BETWEEN = re.compile(r"[\s|,;/-]*")
 _BAR = "|│┃"
+_CORNERS = "╭╰├┏┗┣┡└┌╒╘╞┠"  # with which a rule of a box begins
+_ENDS = "│┃|╮╯┤┓┛┫┩┘┐╕╛╡┨"
+_OPENS = re.compile(r"\{\s*(?:['\"]|$)")
+_DICT_NEXT = re.compile(r"\b(?:step|rollout|perf|eval|train) \d+:?\s*$", re.IGNORECASE)
 _QUOTED = re.compile(r"\s*(['\"])[\w ./@()%-]{1,80}\1\s?:\s?[^\s\\]")
 
 
@@ -57,6 +62,7 @@ class Wrapped:
     def __init__(self, width: int = 0) -> None:
         self._width = width
         self._held: Line | None = None
+        self._open = False  # whether a dict is
         self._last = 0  # the length of the last piece of what is held
 
     @property
@@ -94,15 +100,24 @@ class Wrapped:
         if self._held is not None:
             joined = self._joined(self._held.text, line)
             if joined is not None:
-                self._held = replace(self._held, text=joined)
-                self._last = line.length
-                return whole
+                return self._hold(replace(self._held, text=joined), line.length)
             whole = [self._cut(self._held, line)]
             self._held = None
-        if may_be_broken(line.text):
-            self._held, self._last = line, line.length
-            return whole
-        return [*whole, line]
+        return whole + self._hold(line, line.length)
+
+    def _hold(self, line: Line, length: int) -> list[Line]:
+        """A line that may go on waits for the next; within a dict all lines do."""
+        self._held, self._last = None, length
+        inside = self._open
+        opened, closed = line.text.rfind("{"), line.text.rfind("}")
+        if opened > closed:
+            self._open = bool(_OPENS.search(line.text, opened))
+        elif closed >= 0 or _START.match(line.text) or line.prefixed:
+            self._open = inside = False
+        if inside or self._open or not may_be_broken(line.text):
+            return [line]
+        self._held = line
+        return []
 
     def finish(self) -> list[Line]:
         """The line that waits for its rest, which does not come."""
@@ -142,11 +157,13 @@ def goes_on(first: str, second: str, whole: str, *, full: bool) -> bool:
     Args:
         full: whether it reaches the end of the line.
     """
-    if first.lstrip()[:1] in _BAR and first.strip():
+    if first.lstrip()[:1] in _BAR + _CORNERS and first.strip():
         return _goes_on_in_bars(first, second, full=full)
     if first.lstrip()[:1] in "'\"":
         return _goes_on_quoted(first, second)
-    if _at_separator(first, second, full=full):
+    if _at_separator(first, second, full=full) or (
+        full and second.startswith("{") and _DICT_NEXT.search(first)
+    ):
         return True
     if _START.match(second) or second[:8] == first[:8]:
         return False
@@ -169,6 +186,7 @@ def _is_seam(first: str, whole: str, seam: int) -> bool:
     return (
         bool(_ENDS_IN_SEPARATOR.search(tail))
         and follows is not None
+        and follows.blank == before[-1].blank
         and not whole[seam : follows.start].strip()
         and len(pairs) >= len(before)
     )
@@ -198,17 +216,13 @@ def _is_separated_alike(first: str, pairs: Sequence[Pair]) -> bool:
 
 
 def _at_separator(first: str, second: str, *, full: bool) -> bool:
-    """Whether the break is at what separates pairs: it ends one line, or begins the other."""
+    """Whether a line begins with what separates the pairs of the line before."""
     begins = _SEPARATOR.match(second)
     if begins is not None:
         pairs = pairs_in(first) if pairs_in(second) else []
         between = (first[a.end : b.start] for a, b in itertools.pairwise(pairs))
         return (full and bool(pairs)) or any(begins[1] in text for text in between)
-    ends = _ENDS_IN_SEPARATOR.search(first)
-    if ends is None or not ends[1] or f"{ends[1]} " not in first[: ends.start()]:
-        return False
-    two = pairs_in(second)
-    return bool(two) and not second[: two[0].start].strip() and not _START.match(second)
+    return False
 
 
 def may_be_broken(text: str) -> bool:
@@ -216,8 +230,10 @@ def may_be_broken(text: str) -> bool:
     if len(text) < SHORTEST or len(text) > _LONGEST or "%|" in text or "<t" in text:
         return False
     start = text.lstrip()[:1]
-    if start in _BAR:
+    if start in _BAR + _CORNERS:
         return True
+    if _RULED.match(text):
+        return False
     if "{" in text or "}" in text or (start in "'\"" and not _QUOTED.match(text)):
         return False
     return bool(_ROW.search(text))
@@ -226,17 +242,20 @@ def may_be_broken(text: str) -> bool:
 def _goes_on_in_bars(first: str, second: str, *, full: bool) -> bool:
     """A line between bars that lacks its end, or is cut at one of them."""
     bar = first.lstrip()[0]
-    closed = first.rstrip()[-1:] == bar
+    closed = first.rstrip()[-1:] in _ENDS
+    start, end = second.lstrip()[:1], second.rstrip()[-1:]
+    if bar in _CORNERS:
+        return full and not closed and start not in _CORNERS + _BAR
     if second.strip() == bar:
         return not closed
-    if second.lstrip()[:1] == bar:
-        return full and not closed
-    return ((full or not closed) and second.rstrip()[-1:] == bar) or (full and bar in second)
+    if start in _BAR + _CORNERS:
+        return full and not closed and start == bar
+    return ((full or not closed) and end == bar) or (full and bar in second)
 
 
 def _goes_on_quoted(first: str, second: str) -> bool:
     """The body of a dict without its braces."""
-    if second[:8] == first[:8] or second.lstrip()[:1] == "{" or "}" in first:
+    if second.lstrip()[:1] == "{" or "}" in first or (_is_whole(first) and _is_whole(second)):
         return False
     if _is_whole(first) and not second.lstrip().startswith(("'", ",")):
         return False

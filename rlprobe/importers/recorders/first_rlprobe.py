@@ -122,11 +122,12 @@ def _files(place: Path) -> list[Path]:
 
 def _tables(place: Path) -> list[Path]:
     whole = [path for path in [place / _STEPS] if path.is_file()]
-    return [*whole, *sorted((place / "steps").glob("part-*.parquet"))]
+    parts = sorted((place / "steps").glob("part-*.parquet"))
+    return [*whole, *(path for path in parts if path.is_file())]
 
 
 def _samples(place: Path) -> list[Path]:
-    return sorted((place / "samples").glob("*.parquet"))
+    return sorted(path for path in (place / "samples").glob("*.parquet") if path.is_file())
 
 
 def _reading(place: Path, manifest: Mapping[str, Any]) -> Reading:

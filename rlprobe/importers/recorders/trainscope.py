@@ -145,7 +145,7 @@ def _plugins(path: Path, problems: list[Problem]) -> Iterator[tuple[int, dict[st
 def _bad_layers(folder: Path, problems: list[Problem]) -> list[Event]:
     """An event for each step at which gradients of layers held NaN or Inf."""
     at: dict[int, list[str]] = {}
-    paths = sorted(folder.glob("*.arrow"))
+    paths = sorted(path for path in folder.glob("*.arrow") if path.is_file())
     for path in paths[:_MOST_LAYERS]:
         try:
             read = _columns(path, ["step", "grad_nan_inf_ratio"], problems)

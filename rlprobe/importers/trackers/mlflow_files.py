@@ -49,7 +49,7 @@ def file_runs(directory: Path) -> Iterator[FileRun]:
     """The runs in a store, an experiment, or a run's own directory."""
     for pattern in ("meta.yaml", "*/meta.yaml", "*/*/meta.yaml"):
         for meta in sorted(directory.glob(pattern)):
-            if (meta.parent / "metrics").is_dir():
+            if meta.is_file() and (meta.parent / "metrics").is_dir():
                 run = _run(meta)
                 if run is not None:
                     yield run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sqlite3
 import tempfile
@@ -61,11 +62,19 @@ def has_columns(source: Source, table: str, *needed: str) -> bool:
     """Whether a file is a database with such a table; also if it is too damaged to tell."""
     if not is_sqlite(source):
         return False
+    path = source.path
+    columns = _columns(path, table, _state(path), _state(_beside(path, "-wal")))
+    return columns is None or columns >= set(needed)
+
+
+@functools.lru_cache(maxsize=16)
+def _columns(path: Path, table: str, *_: tuple[int, int]) -> frozenset[str] | None:
+    """The columns of a table, None if the file is damaged; several formats ask for the same."""
     try:
-        with opened(source.path) as database:
-            return database.columns(table) >= set(needed)
+        with opened(path) as database:
+            return frozenset(database.columns(table))
     except InputError:
-        return True
+        return None
 
 
 @contextmanager

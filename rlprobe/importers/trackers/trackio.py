@@ -15,6 +15,7 @@ from rlprobe.importers.trackers.sqlite_file import Database, has_columns, opened
 from rlprobe.values import Event, Problem
 
 _NEEDED = ("metrics", "run_name", "step")
+_MOST = 2**62  # no step is as large
 
 
 class Trackio(Importer):
@@ -71,7 +72,8 @@ class _Run:
             row = json.loads(text if isinstance(text, bytes | str) else "")
         except (ValueError, RecursionError):
             row = None
-        if not isinstance(row, dict) or counted is None or not counted.is_integer():
+        known = counted is not None and counted.is_integer() and abs(counted) < _MOST
+        if not isinstance(row, dict) or counted is None or not known:
             self.bad += 1
             return
         self.axis.add(row, int(counted))
