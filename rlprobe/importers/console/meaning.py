@@ -20,7 +20,7 @@ from rlprobe.importers.console.messages import messages
 from rlprobe.importers.console.prefixes import bare
 from rlprobe.importers.console.shapes import Meaning, Shapes
 from rlprobe.importers.console.table import Tables
-from rlprobe.importers.console.wrapped import SHORTEST, goes_on, may_be_broken
+from rlprobe.importers.console.wrapped import SHORTEST, Wrapped, may_be_broken
 
 Row = dict[str, float]
 # Bars and headings of evaluations: what follows them or came before counts too.
@@ -101,7 +101,7 @@ class Meanings:
         self._step_key = step_key
         self._tables = Tables()
         self._shapes = Shapes(self.looked_up)
-        self._apart: dict[tuple[object, object], int] = {}
+        self._apart: dict[tuple[object, object, int], int] = {}
 
     def of(self, segment: str, number: int) -> Known | None:
         """The meaning of a line; None if it takes the lines around it to tell."""
@@ -112,14 +112,13 @@ class Meanings:
         assert isinstance(head, RowHead | PartHead)  # noqa: S101 - what `looked_up` gives
         return Known(segment, number, head, numbers, self._shapes.latest)
 
-    def parted(self, first: Known, second: Known) -> bool:
-        """Whether a line that is not full does not go on in the next."""
-        key = (first.shape, second.shape)
+    def parted(self, first: Known, second: Known, wrapped: Wrapped) -> bool:
+        """Whether a line is whole and does not go on in the next."""
+        key = (first.shape, second.shape, wrapped.padding(len(first.segment)))
         seen = self._apart.get(key, 0) if None not in key else 0
         if seen >= _SURE:
             return True
-        one, two = bare(first.segment).text, bare(second.segment).text
-        parted = not two.strip() or not goes_on(one, two, one + two, full=False)
+        parted = wrapped.parted(bare(first.segment), bare(second.segment))
         if None not in key:
             if len(self._apart) >= _MOST_PAIRS:
                 self._apart.clear()

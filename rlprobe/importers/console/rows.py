@@ -97,9 +97,7 @@ class Reader(Given):
         first = self.known
         if first is None:
             return True
-        if self.wrapped.is_full(len(first.segment)):
-            return False
-        return known.head.prefixed or self.meanings.parted(first, known)
+        return known.head.prefixed or self.meanings.parted(first, known, self.wrapped)
 
     def _release(self) -> None:
         """Leave the line that may lack its end to those who look at it together with the next."""

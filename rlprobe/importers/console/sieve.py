@@ -17,9 +17,10 @@ from typing import Any, Self
 import numpy as np
 
 from rlprobe import schema
-from rlprobe.importers.source import BLOCK_BYTES, Source
+from rlprobe.importers.source import Source
 from rlprobe.values import BoolArray, IntArray
 
+BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_SEGMENT = 256 * 1024
 WORTHWHILE_BYTES = 3 * 1024 * 1024  # below that, loading pyarrow costs more than it saves
 _ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\r\n]*\x07")

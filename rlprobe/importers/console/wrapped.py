@@ -84,6 +84,15 @@ class Wrapped:
         least = max(self._width - _CUT_BLANKS, _NARROWEST - 1)
         return least <= length <= self._width <= _WIDEST
 
+    def padding(self, length: int) -> int:
+        """Blanks that may be missing at the end of a line of this length; -1: it is not full."""
+        return self._width - length if self.is_full(length) else -1
+
+    def parted(self, first: Line, second: Line) -> bool:
+        """Whether two lines are two, and the first is whole; none is held."""
+        self._last = first.length
+        return self._joined(first.text, second) is None and not self._cut(first, second).cut
+
     def feed(self, line: Line) -> list[Line]:
         """The lines that are whole with this one."""
         self.widen(line.length)

@@ -165,9 +165,9 @@ class _Reader:
         names = set() if found is None else {*found.columns, *found.texts}
         if found is None or "train_runtime" in names or long_form.keys_of(names) is not None:
             return False
-        columns = json_runs.named(found)
-        if columns is None:
+        if not json_runs.of_training(found):
             return False
+        columns = found.columns
         if self.step_key is None:
             self._take(np.arange(self.numbered + 1, self.numbered + 1 + found.size), columns)
             self.numbered += found.size
