@@ -142,21 +142,21 @@ class Meanings:
             return RowHead(line.rank, broken, line.prefixed), dict(row.items())
         if "{" in text or (row and "step" in row) or self._is_other(text):
             return None
-        found = labels.labelled(text)
+        label = labels.labelled(text)
         head = PartHead(
             line.rank,
             broken,
             line.prefixed,
-            found.kind,
-            found.section,
-            found.indent,
-            panel=found.panel,
-            redrawn=found.redrawn,
+            label.kind,
+            label.section,
+            label.indent,
+            panel=label.panel,
+            redrawn=label.redrawn,
             metrics=looks_like_metrics(text),
         )
         numbers: dict[Hashable, float] = {}
-        numbers |= {(False, name): value for name, value in found.metrics.items()}
-        numbers |= {(True, name): value for name, value in found.counters.items()}
+        numbers |= {(False, name): value for name, value in label.metrics.items()}
+        numbers |= {(True, name): value for name, value in label.counters.items()}
         return head, numbers
 
     def _row(self, text: str) -> Row | None:
@@ -177,3 +177,41 @@ class Meanings:
             or console_line.parse_coarse(text) is not None
             or heading_in(text) is not None
         )
+
+
+class KnownLines:
+    """Takes lines one by one, and gives those whose meaning needs no others.
+
+    Args:
+        step_key: the counter to take for the step, where there are several.
+    """
+
+    def __init__(self, step_key: str | None = None) -> None:
+        self._meanings = Meanings(step_key)
+        self._waiting: Known | None = None  # it may lack its end
+
+    @property
+    def holds(self) -> bool:
+        """Whether a line waits for the next."""
+        return self._waiting is not None
+
+    def feed(self, segment: str, number: int, wrapped: Wrapped) -> list[Known] | None:
+        """The lines that are whole with this one; None if it is to be read with those before."""
+        known = self._meanings.of(segment, number)
+        if known is None or wrapped.holds:
+            return None
+        wrapped.widen(len(segment))
+        first = self._waiting
+        if first is not None and not (
+            known.head.prefixed or self._meanings.parted(first, known, wrapped)
+        ):
+            return None
+        whole = [] if first is None else [first]
+        self._waiting = known if known.broken else None
+        return whole if known.broken else [*whole, known]
+
+    def release(self, wrapped: Wrapped) -> None:
+        """Leave the line that waits to those who look at it together with the next."""
+        known, self._waiting = self._waiting, None
+        if known is not None:
+            wrapped.hold(bare(known.segment, known.number))

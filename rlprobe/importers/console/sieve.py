@@ -154,7 +154,7 @@ class _Block:
         lines = pa.Array.from_buffers(
             pa.binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(self._data)]
         )
-        structure, not_finite, head, beside, said = (
+        structure, not_finite, head, beside, messages = (
             pc.match_substring_regex(lines, pattern).to_numpy(zero_copy_only=False)
             for pattern in (
                 *(f"(?i){part}" for part in (_STRUCTURE, _NOT_FINITE, _HEAD, _WITH_NUMBER)),
@@ -164,7 +164,7 @@ class _Block:
         codes = np.frombuffer(self._data, np.uint8)
         starts = np.array(self._starts)
         pairs, few = _pairs_and_few_words(codes, starts)
-        kept = structure | not_finite | head | said | ((pairs > 0) & (beside | few))
+        kept = structure | not_finite | head | messages | ((pairs > 0) & (beside | few))
         return np.flatnonzero(kept).tolist()
 
 

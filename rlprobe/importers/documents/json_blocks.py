@@ -9,21 +9,17 @@ refused. So no value is lost that a look at every row would have found.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from rlprobe._lazy import cached_property
 from rlprobe.importers.numbers import looks_like_number, number
 from rlprobe.importers.steps import step_number
+from rlprobe.store.json_lines import JSONEngine
 from rlprobe.values import BoolArray, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    import duckdb
 
 WORTHWHILE_BYTES = 2 * 1024 * 1024  # below that, loading DuckDB costs more than it saves
 _DEEPEST = 8
@@ -31,7 +27,7 @@ _MOST_COLUMNS = 2000
 _SAMPLE = 100  # lines that are looked at for their keys at each of the places below
 _PLACES = 8
 _SAMPLE_BYTES = 256 * 1024
-_THREADS, _BATCH = 4, 4096  # of the engine, and rows that each takes at once
+_BATCH = 4096  # rows that the engine takes at once
 _SLICE = 512 * 1024  # bytes that are counted at once: they stay in the cache
 _LARGEST = float(2**62)
 # Text that spells no number and looks like none: a word, a date, a path.
@@ -110,12 +106,7 @@ class BlockReader:
 
     null_is_nan: bool = False
     _kinds: Kinds = field(default_factory=dict)
-
-    @cached_property
-    def _engine(self) -> duckdb.DuckDBPyConnection:
-        import duckdb
-
-        return duckdb.connect(":memory:", config={"threads": min(_THREADS, os.cpu_count() or 1)})
+    _engine: JSONEngine = field(default_factory=JSONEngine)
 
     def read(self, block: bytes) -> Block | None:
         """The rows of a block of whole lines; None if they have to be read one by one."""
@@ -133,17 +124,11 @@ class BlockReader:
         return self._read(block) if json.dumps(self._kinds) != before else None
 
     def _read(self, block: bytes) -> Block | None:
-        import duckdb
-
         leaves = list(_leaves(self._kinds, ()))
         if not leaves or len(leaves) > _MOST_COLUMNS:
             return None
-        try:
-            self._engine.register("lines", _lines(block))
-            found = self._engine.sql(_query(self._kinds, leaves)).fetchnumpy()
-        except (duckdb.Error, ValueError):
-            return None
-        return self._proven(block, leaves, found)
+        found = self._engine.columns(_lines(block), _query(self._kinds, leaves))
+        return None if found is None else self._proven(block, leaves, found)
 
     def _proven(
         self, block: bytes, leaves: Sequence[tuple[Path, str]], found: Mapping[str, Any]
