@@ -1,7 +1,8 @@
 """Console output of a training run.
 
 log       the format: what a terminal or a batch system kept
-notebook, cut        the outputs of Jupyter notebooks; JSON that was cut off
+output    lines of output, wherever they come from -> the runs in them
+notebook, cells, cut the outputs of Jupyter notebooks, as lines; JSON that was cut off
 prefixes  what stands before a line; wrapped: lines that the terminal broke, put together
 rows      lines -> rows, one by one as they are known
 given, alike         rows as they are given, once each, at their step; rows that say the same

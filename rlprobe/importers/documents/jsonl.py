@@ -160,27 +160,27 @@ class _Reader:
             self._slow(_lines(block))
 
     def _fast(self, block: bytes) -> bool:
-        found = self.blocks.read(block)
-        found = found and found.unwrapped(_WRAPPERS, _SETTINGS)
-        names = set() if found is None else {*found.columns, *found.texts}
-        if found is None or "train_runtime" in names or long_form.keys_of(names) is not None:
+        block_steps = self.blocks.read(block)
+        block_steps = block_steps and block_steps.unwrapped(_WRAPPERS, _SETTINGS)
+        names = set() if block_steps is None else {*block_steps.columns, *block_steps.texts}
+        if block_steps is None or "train_runtime" in names or long_form.keys_of(names) is not None:
             return False
-        if not json_runs.of_training(found):
+        if not json_runs.of_training(block_steps):
             return False
-        columns = found.columns
+        columns = block_steps.columns
         if self.step_key is None:
-            self._take(np.arange(self.numbered + 1, self.numbered + 1 + found.size), columns)
-            self.numbered += found.size
+            self._take(np.arange(self.numbered + 1, self.numbered + 1 + block_steps.size), columns)
+            self.numbered += block_steps.size
             return True
-        told = found.steps(self.step_key)
-        if told is None:
+        stepped = block_steps.steps(self.step_key)
+        if stepped is None:
             return False
-        lines = () if told[1].all() else _lines(block)
-        for start, stop, stepped in json_runs.runs(told[1]):
+        lines = () if stepped[1].all() else _lines(block)
+        for start, stop, stepped in json_runs.runs(stepped[1]):
             if stepped:
                 part = json_runs.part(columns, start, stop)
-                self._take(told[0][start:stop], part)
-                self.stepless.passed(int(told[0][stop - 1]), part)
+                self._take(stepped[0][start:stop], part)
+                self.stepless.passed(int(stepped[0][stop - 1]), part)
             else:
                 self._slow(lines[start:stop])
         return True
