@@ -160,27 +160,27 @@ class _Reader:
             self._slow(_lines(block))
 
     def _fast(self, block: bytes) -> bool:
-        block_steps = self.blocks.read(block)
-        block_steps = block_steps and block_steps.unwrapped(_WRAPPERS, _SETTINGS)
-        names = set() if block_steps is None else {*block_steps.columns, *block_steps.texts}
-        if block_steps is None or "train_runtime" in names or long_form.keys_of(names) is not None:
+        rows = self.blocks.read(block)
+        rows = rows and rows.unwrapped(_WRAPPERS, _SETTINGS)
+        names = set() if rows is None else {*rows.columns, *rows.texts}
+        if rows is None or "train_runtime" in names or long_form.keys_of(names) is not None:
             return False
-        if not json_runs.of_training(block_steps):
+        if not json_runs.of_training(rows):
             return False
-        columns = block_steps.columns
+        columns = rows.columns
         if self.step_key is None:
-            self._take(np.arange(self.numbered + 1, self.numbered + 1 + block_steps.size), columns)
-            self.numbered += block_steps.size
+            self._take(np.arange(self.numbered + 1, self.numbered + 1 + rows.size), columns)
+            self.numbered += rows.size
             return True
-        stepped = block_steps.steps(self.step_key)
-        if stepped is None:
+        own = rows.steps(self.step_key)
+        if own is None:
             return False
-        lines = () if stepped[1].all() else _lines(block)
-        for start, stop, stepped in json_runs.runs(stepped[1]):
+        lines = () if own[1].all() else _lines(block)
+        for start, stop, stepped in json_runs.runs(own[1]):
             if stepped:
                 part = json_runs.part(columns, start, stop)
-                self._take(stepped[0][start:stop], part)
-                self.stepless.passed(int(stepped[0][stop - 1]), part)
+                self._take(own[0][start:stop], part)
+                self.stepless.passed(int(own[0][stop - 1]), part)
             else:
                 self._slow(lines[start:stop])
         return True
