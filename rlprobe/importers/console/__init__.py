@@ -18,7 +18,7 @@ regular, lists       unknown names that come at every step; printed lists of rew
 account   what looks like metrics and was not understood
 messages, heard      what frameworks say beside metrics; where it was said
 asides    numbers in messages, for the rows around them
-places    where a row of the log stands in a training
+places    where in a text a name may stand beside its number
 trainings, launches  which training a row is of; the rows of one training, launch by launch
 steps     steps for rows that tell none: with hindsight, or while the run goes on
 ending    how the run ended, as the lines after the last row tell
