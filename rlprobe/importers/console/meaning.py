@@ -189,6 +189,7 @@ class KnownLines:
     def __init__(self, step_key: str | None = None) -> None:
         self._meanings = Meanings(step_key)
         self._waiting: Known | None = None  # it may lack its end
+        self._left: Known | None = None  # the last one, if it was left to others
 
     @property
     def holds(self) -> bool:
@@ -197,7 +198,7 @@ class KnownLines:
 
     def feed(self, segment: str, number: int, wrapped: Wrapped) -> list[Known] | None:
         """The lines that are whole with this one; None if it is to be read with those before."""
-        known = self._meanings.of(segment, number)
+        known = self._left = self._meanings.of(segment, number)
         if known is None or wrapped.holds:
             return None
         wrapped.widen(len(segment))
@@ -215,3 +216,9 @@ class KnownLines:
         known, self._waiting = self._waiting, None
         if known is not None:
             wrapped.hold(bare(known.segment, known.number))
+
+    def take_over(self, wrapped: Wrapped) -> None:
+        """Take the last line back, if it stands alone after all."""
+        known, self._left = self._left, None
+        if known is not None and known.broken and wrapped.let_go(known.number):
+            self._waiting = known

@@ -68,6 +68,8 @@ class Reader(Given):
         if whole is None:
             self.known.release(self.wrapped)
             self._read(segment)
+            if not waits:
+                self.known.take_over(self.wrapped)
         for known in whole or ():
             self._mean(known)
         return self._given()

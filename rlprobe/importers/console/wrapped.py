@@ -74,6 +74,13 @@ class Wrapped:
         """A line that may be broken; the next one tells."""
         self._held, self._last = line, line.length
 
+    def let_go(self, number: int) -> bool:
+        """Hold a line no longer, if it is one piece and of this number."""
+        if self._held is None or self._held.number != number:
+            return False
+        self._held = None
+        return True
+
     def widen(self, length: int) -> None:
         """A line of this length was printed."""
         if self._width:
