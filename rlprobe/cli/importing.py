@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlprobe.cli.progress import reading
 from rlprobe.errors import UsageError
 from rlprobe.importers import open_runs
 from rlprobe.importers.joining import joined
@@ -24,7 +25,8 @@ def opened(
         InputError: a log cannot be read.
         UsageError: several logs are given, and one of them holds several runs.
     """
-    by_log = [open_runs(log, step_key) for log in logs]
+    with reading():
+        by_log = [open_runs(log, step_key) for log in logs]
     for log, runs in zip(logs, by_log, strict=True):
         if len(logs) > 1 and len(runs) > 1:
             raise UsageError(

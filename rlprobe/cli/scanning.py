@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rlprobe import catalog
 from rlprobe.cli.output import complain
+from rlprobe.cli.progress import reading
 from rlprobe.config import Config
 from rlprobe.errors import InputError
 from rlprobe.exit_codes import UNREADABLE
@@ -66,7 +67,8 @@ def scan_all(places: Sequence[str], config: Config, step_key: str | None = None)
     done = Scans()
     for place in places:
         try:
-            runs = open_runs(place, step_key)
+            with reading():
+                runs = open_runs(place, step_key)
         except InputError as error:
             _pass_over(place, error, done)
             continue

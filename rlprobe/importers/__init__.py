@@ -4,6 +4,7 @@ Wings: console, documents, recorders, tensorboard, trackers, trainers. What they
 
 importer, formats  what an importer is; every importer there is, in order
 source, compression a file to be read, bounded, decompressed and decoded
+listening          who is told how much of a file has been read
 byte_stream, wire  a file as a stream of bytes; fields of protocol buffers
 numbers            numbers as frameworks spell them
 steps, step_axis   which key is the step; which of a row's numbers it is

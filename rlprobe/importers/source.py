@@ -7,6 +7,7 @@ and then only up to a limit. Text in UTF-16 is turned into UTF-8 on the way.
 from __future__ import annotations
 
 import codecs
+import io
 import shutil
 import stat
 import sys
@@ -17,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 from rlprobe._lazy import cached_property
 from rlprobe.errors import InputError
-from rlprobe.importers import compression
+from rlprobe.importers import compression, listening
 
 HEAD_BYTES = 65_536
 LONGEST_LINE = 8 * 1024 * 1024
@@ -124,6 +125,11 @@ class Source:
             if last not in b"\r\n":
                 yield b"\n"
 
+    def _whole_size(self, file: BinaryIO) -> int:
+        """Bytes that will be read; 0 where that is not known."""
+        plain = isinstance(file, io.BufferedReader)
+        return self.path.stat().st_size if plain and self.path.is_file() else 0
+
     def _own_chunks(self, size: int) -> Iterator[bytes]:
         with self.open() as file:
             first = self._read(file, size)
@@ -131,7 +137,11 @@ class Source:
             if encoding == "utf-8":
                 if rest := first[mark:]:
                     yield rest
+                done = len(first)
+                of = self._whole_size(file)
                 while chunk := self._read(file, size):
+                    done += len(chunk)
+                    listening.tell(self.path, done, of)
                     yield chunk
                 return
             decoder = codecs.getincrementaldecoder(encoding)(errors="replace")

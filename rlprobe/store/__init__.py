@@ -14,6 +14,7 @@ recording   a recording behind it
 table       columns in memory behind it (foreign logs)
 from_run    any run -> a recording
 sql         the tables as DuckDB views
+json_lines  lines of JSON as columns, through DuckDB
 
 foreign_parquet   Parquet files that rlprobe did not write, bounded
 foreign_arrow     Arrow files and streams that rlprobe did not write, bounded

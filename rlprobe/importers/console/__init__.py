@@ -1,15 +1,19 @@
 """Console output of a training run.
 
 log       the format: what a terminal or a batch system kept
-notebook, cut        the outputs of Jupyter notebooks; JSON that was cut off
+output    lines of output, wherever they come from -> the runs in them
+notebook, cells, cut the outputs of Jupyter notebooks, as lines; JSON that was cut off
 prefixes  what stands before a line; wrapped: lines that the terminal broke, put together
 rows      lines -> rows, one by one as they are known
 given, alike         rows as they are given, once each, at their step; rows that say the same
-sieve     which lines can matter; shapes, meaning: lines of one shape, and what they mean
+rank_rows rows that several ranks print into one log
+sieve     lines of a long log that can matter
+meaning, shapes      what a line means by itself; lines that differ only in their numbers
 line      one line -> metrics; pairs: names and numbers in it; bars: progress bars in it
+places    where a name may stand beside its number
+scalars   scalars with their steps, printed one by one
 table, labels        tables with a header; one line of a panel, a box, or under a heading
 blocks, held         lines that stand together; what is kept in case nothing better comes
-scalars   one scalar after another, each with its tag and step
 regular, lists       unknown names that come at every step; printed lists of rewards
 account   what looks like metrics and was not understood
 messages, heard      what frameworks say beside metrics; where it was said

@@ -8,9 +8,9 @@ from rlprobe.importers.console.alike import repeats, says_more
 from rlprobe.importers.console.asides import Asides
 from rlprobe.importers.console.blocks import Blocks, Group
 from rlprobe.importers.console.held import Held, beside
+from rlprobe.importers.console.rank_rows import RankRows
 from rlprobe.importers.console.steps import Bar, ConsoleRow, Row
 
-_MOST_STEPS = 10_000  # of which it is remembered which rank printed them
 _EVALUATION = ("eval_", "eval/", "test_", "val/", "validation/")
 
 
@@ -34,7 +34,7 @@ class Given:
         self.bar: Bar | None = None
         self.bar_here = False  # whether it stands in this line
         self.rank: int | None = None
-        self.rank_of: dict[int, int] = {}
+        self.ranks = RankRows()
         self.context: int | None = None
         self.waiting: ConsoleRow | None = None
         self.last: Row = {}
@@ -76,12 +76,10 @@ class Given:
 
     def _explicit(self, step: int, row: Row) -> None:
         self._flush()
+        if self.rank is not None and self.ranks.add(step, self.rank, row):
+            return  # another rank has printed this step
         if self.latest == step and repeats(self.last, row):
             return
-        if self.rank is not None and self.rank != self.rank_of.setdefault(step, self.rank):
-            return  # another rank has printed this step
-        if len(self.rank_of) > _MOST_STEPS:
-            self.rank_of.clear()
         self.last = row
         self.names.update(row)
         self._before_row(step)

@@ -20,7 +20,7 @@ from rlprobe.importers.console.messages import messages
 from rlprobe.importers.console.prefixes import bare
 from rlprobe.importers.console.shapes import Meaning, Shapes
 from rlprobe.importers.console.table import Tables
-from rlprobe.importers.console.wrapped import SHORTEST, goes_on, may_be_broken
+from rlprobe.importers.console.wrapped import SHORTEST, Wrapped, may_be_broken
 
 Row = dict[str, float]
 # Bars and headings of evaluations: what follows them or came before counts too.
@@ -101,7 +101,7 @@ class Meanings:
         self._step_key = step_key
         self._tables = Tables()
         self._shapes = Shapes(self.looked_up)
-        self._apart: dict[tuple[object, object], int] = {}
+        self._apart: dict[tuple[object, object, int], int] = {}
 
     def of(self, segment: str, number: int) -> Known | None:
         """The meaning of a line; None if it takes the lines around it to tell."""
@@ -112,14 +112,13 @@ class Meanings:
         assert isinstance(head, RowHead | PartHead)  # noqa: S101 - what `looked_up` gives
         return Known(segment, number, head, numbers, self._shapes.latest)
 
-    def parted(self, first: Known, second: Known) -> bool:
-        """Whether a line that is not full does not go on in the next."""
-        key = (first.shape, second.shape)
+    def parted(self, first: Known, second: Known, wrapped: Wrapped) -> bool:
+        """Whether a line is whole and does not go on in the next."""
+        key = (first.shape, second.shape, wrapped.padding(len(first.segment)))
         seen = self._apart.get(key, 0) if None not in key else 0
         if seen >= _SURE:
             return True
-        one, two = bare(first.segment).text, bare(second.segment).text
-        parted = not two.strip() or not goes_on(one, two, one + two, full=False)
+        parted = wrapped.parted(bare(first.segment), bare(second.segment))
         if None not in key:
             if len(self._apart) >= _MOST_PAIRS:
                 self._apart.clear()
@@ -143,21 +142,21 @@ class Meanings:
             return RowHead(line.rank, broken, line.prefixed), dict(row.items())
         if "{" in text or (row and "step" in row) or self._is_other(text):
             return None
-        found = labels.labelled(text)
+        label = labels.labelled(text)
         head = PartHead(
             line.rank,
             broken,
             line.prefixed,
-            found.kind,
-            found.section,
-            found.indent,
-            panel=found.panel,
-            redrawn=found.redrawn,
+            label.kind,
+            label.section,
+            label.indent,
+            panel=label.panel,
+            redrawn=label.redrawn,
             metrics=looks_like_metrics(text),
         )
         numbers: dict[Hashable, float] = {}
-        numbers |= {(False, name): value for name, value in found.metrics.items()}
-        numbers |= {(True, name): value for name, value in found.counters.items()}
+        numbers |= {(False, name): value for name, value in label.metrics.items()}
+        numbers |= {(True, name): value for name, value in label.counters.items()}
         return head, numbers
 
     def _row(self, text: str) -> Row | None:
@@ -178,3 +177,48 @@ class Meanings:
             or console_line.parse_coarse(text) is not None
             or heading_in(text) is not None
         )
+
+
+class KnownLines:
+    """Takes lines one by one, and gives those whose meaning needs no others.
+
+    Args:
+        step_key: the counter to take for the step, where there are several.
+    """
+
+    def __init__(self, step_key: str | None = None) -> None:
+        self._meanings = Meanings(step_key)
+        self._waiting: Known | None = None  # it may lack its end
+        self._left: Known | None = None  # the last one, if it was left to others
+
+    @property
+    def holds(self) -> bool:
+        """Whether a line waits for the next."""
+        return self._waiting is not None
+
+    def feed(self, segment: str, number: int, wrapped: Wrapped) -> list[Known] | None:
+        """The lines that are whole with this one; None if it is to be read with those before."""
+        known = self._left = self._meanings.of(segment, number)
+        if known is None or wrapped.holds:
+            return None
+        wrapped.widen(len(segment))
+        first = self._waiting
+        if first is not None and not (
+            known.head.prefixed or self._meanings.parted(first, known, wrapped)
+        ):
+            return None
+        whole = [] if first is None else [first]
+        self._waiting = known if known.broken else None
+        return whole if known.broken else [*whole, known]
+
+    def release(self, wrapped: Wrapped) -> None:
+        """Leave the line that waits to those who look at it together with the next."""
+        known, self._waiting = self._waiting, None
+        if known is not None:
+            wrapped.hold(bare(known.segment, known.number))
+
+    def take_over(self, wrapped: Wrapped) -> None:
+        """Take the last line back, if it stands alone after all."""
+        known, self._left = self._left, None
+        if known is not None and known.broken and wrapped.let_go(known.number):
+            self._waiting = known

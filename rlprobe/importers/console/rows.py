@@ -9,7 +9,7 @@ from rlprobe.importers.console.account import looks_like_metrics
 from rlprobe.importers.console.bars import without_bars
 from rlprobe.importers.console.blocks import Group
 from rlprobe.importers.console.given import Given
-from rlprobe.importers.console.meaning import Known, Meanings, RowHead
+from rlprobe.importers.console.meaning import Known, KnownLines, RowHead
 from rlprobe.importers.console.messages import Message, messages
 from rlprobe.importers.console.pairs import plain_pairs
 from rlprobe.importers.console.prefixes import Line, bare
@@ -49,8 +49,7 @@ class Reader(Given):
         self.wrapped = Wrapped(width)
         self.labelled = False  # whether lines begin with the number of their task
         self.step_key = step_key
-        self.meanings = Meanings(step_key)
-        self.known: Known | None = None  # a line that may lack its end
+        self.known = KnownLines(step_key)
         self.tables = Tables()
         self.open: list[str] = []
         self.open_size = 0
@@ -65,10 +64,14 @@ class Reader(Given):
         self.lines += 1
         self.said = []
         waits = self._waits() or self.labelled or "\x1b" in segment
-        known = None if waits else self.meanings.of(segment, self.lines)
-        if known is None or not self._goes_on(known):
-            self._release()
+        whole = None if waits else self.known.feed(segment, self.lines, self.wrapped)
+        if whole is None:
+            self.known.release(self.wrapped)
             self._read(segment)
+            if not waits:
+                self.known.take_over(self.wrapped)
+        for known in whole or ():
+            self._mean(known)
         return self._given()
 
     def _read(self, segment: str) -> None:
@@ -79,34 +82,6 @@ class Reader(Given):
             self._take(line)
         if message is not None:
             self._tell(message, fed)
-
-    def _goes_on(self, known: Known) -> bool:
-        """A line that means the same whatever came before it; False where it may be a piece."""
-        self.wrapped.widen(len(known.segment))
-        if self.wrapped.holds or not self._parted(known):
-            return False
-        if self.known is not None:
-            self._mean(self.known)
-        full = self.wrapped.is_full(len(known.segment))
-        self.known = known if known.broken or full else None
-        if self.known is None:
-            self._mean(known)
-        return True
-
-    def _parted(self, known: Known) -> bool:
-        """Whether the line before, which may lack its end, does not go on in this one."""
-        first = self.known
-        if first is None:
-            return True
-        if self.wrapped.is_full(len(first.segment)):
-            return known.head is first.head
-        return known.head.prefixed or self.meanings.parted(first, known)
-
-    def _release(self) -> None:
-        """Leave the line that may lack its end to those who look at it together with the next."""
-        if self.known is not None:
-            known, self.known = self.known, None
-            self.wrapped.hold(bare(known.segment, known.number))
 
     def _take(self, line: Line) -> None:
         self.rank, self.number = line.rank, line.number
@@ -130,7 +105,7 @@ class Reader(Given):
         """Whether no line is waited for: then one without a metric or a known word is nothing."""
         return bool(
             self.measured
-            and self.known is None
+            and not self.known.holds
             and not (self._waits() or self.wrapped.holds or self.blocks.open)
         )
 
@@ -152,7 +127,7 @@ class Reader(Given):
 
     def drain(self) -> None:
         """Read the line that waits for its rest, as none comes."""
-        self._release()
+        self.known.release(self.wrapped)
         for line in self.wrapped.finish():
             self._take(line)
 

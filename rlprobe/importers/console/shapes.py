@@ -39,7 +39,7 @@ _DIGITS = (1, 2, 4, 9, 15)  # of a whole number
 _MOST_CHARACTERS = 16_384
 _MOST_KNOWN = 4096  # shapes that are remembered
 _MOST_ATTEMPTS = 12  # to learn a shape
-_TRIED_FIRST = 4  # templates, before the shape of a line is looked at
+_TRIED_FIRST = 8  # templates, before the shape of a line is looked at
 _SEEN_BEFORE = 2  # lines of a shape before it is learnt
 _CHECKED = 3  # uses of a template that the parser confirms
 

@@ -17,9 +17,10 @@ from typing import Any, Self
 import numpy as np
 
 from rlprobe import schema
-from rlprobe.importers.source import BLOCK_BYTES, Source
+from rlprobe.importers.source import Source
 from rlprobe.values import BoolArray, IntArray
 
+BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_SEGMENT = 256 * 1024
 WORTHWHILE_BYTES = 3 * 1024 * 1024  # below that, loading pyarrow costs more than it saves
 _ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\r\n]*\x07")
@@ -153,7 +154,7 @@ class _Block:
         lines = pa.Array.from_buffers(
             pa.binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(self._data)]
         )
-        structure, not_finite, head, beside, said = (
+        structure, not_finite, head, beside, messages = (
             pc.match_substring_regex(lines, pattern).to_numpy(zero_copy_only=False)
             for pattern in (
                 *(f"(?i){part}" for part in (_STRUCTURE, _NOT_FINITE, _HEAD, _WITH_NUMBER)),
@@ -163,7 +164,7 @@ class _Block:
         codes = np.frombuffer(self._data, np.uint8)
         starts = np.array(self._starts)
         pairs, few = _pairs_and_few_words(codes, starts)
-        kept = structure | not_finite | head | said | ((pairs > 0) & (beside | few))
+        kept = structure | not_finite | head | messages | ((pairs > 0) & (beside | few))
         return np.flatnonzero(kept).tolist()
 
 

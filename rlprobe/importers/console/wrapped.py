@@ -76,6 +76,13 @@ class Wrapped:
         """A line that may be broken; the next one tells."""
         self._held, self._last = line, line.length
 
+    def let_go(self, number: int) -> bool:
+        """Hold a line no longer, if it is one piece and of this number."""
+        if self._held is None or self._held.number != number:
+            return False
+        self._held = None
+        return True
+
     def widen(self, length: int) -> None:
         """A line of this length was printed."""
         if self._width:
@@ -85,6 +92,15 @@ class Wrapped:
         """Whether a line of this length reaches the end of the terminal."""
         least = max(self._width - _CUT_BLANKS, _NARROWEST - 1)
         return least <= length <= self._width <= _WIDEST
+
+    def padding(self, length: int) -> int:
+        """Blanks that may be missing at the end of a line of this length; -1: it is not full."""
+        return self._width - length if self.is_full(length) else -1
+
+    def parted(self, first: Line, second: Line) -> bool:
+        """Whether two lines are two, and the first is whole; none is held."""
+        self._last = first.length
+        return self._joined(first.text, second) is None and not self._cut(first, second).cut
 
     def feed(self, line: Line) -> list[Line]:
         """The lines that are whole with this one."""

@@ -9,21 +9,17 @@ refused. So no value is lost that a look at every row would have found.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from rlprobe._lazy import cached_property
 from rlprobe.importers.numbers import looks_like_number, number
 from rlprobe.importers.steps import step_number
+from rlprobe.store.json_lines import JSONEngine
 from rlprobe.values import BoolArray, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    import duckdb
 
 WORTHWHILE_BYTES = 2 * 1024 * 1024  # below that, loading DuckDB costs more than it saves
 _DEEPEST = 8
@@ -31,7 +27,7 @@ _MOST_COLUMNS = 2000
 _SAMPLE = 100  # lines that are looked at for their keys at each of the places below
 _PLACES = 8
 _SAMPLE_BYTES = 256 * 1024
-_THREADS, _BATCH = 4, 4096  # of the engine, and rows that each takes at once
+_BATCH = 4096  # rows that the engine takes at once
 _SLICE = 512 * 1024  # bytes that are counted at once: they stay in the cache
 _LARGEST = float(2**62)
 # Text that spells no number and looks like none: a word, a date, a path.
@@ -82,12 +78,12 @@ class Block:
         tops = dict.fromkeys(key.partition("/")[0] for key in (*self.columns, *self.texts))
         if any(key not in self.objects for key in (*wrappers, *settings) if key in tops):
             return None
-        left = {top for top in settings if top in tops}
+        without = {top for top in settings if top in tops}
         wrapper = next((f"{key}/" for key in wrappers if key in tops), "")
         return Block(
             self.size,
-            _without(self.columns, wrapper, left),
-            _without(self.texts, wrapper, left),
+            _without(self.columns, wrapper, without),
+            _without(self.texts, wrapper, without),
             frozenset(),
         )
 
@@ -110,12 +106,7 @@ class BlockReader:
 
     null_is_nan: bool = False
     _kinds: Kinds = field(default_factory=dict)
-
-    @cached_property
-    def _engine(self) -> duckdb.DuckDBPyConnection:
-        import duckdb
-
-        return duckdb.connect(":memory:", config={"threads": min(_THREADS, os.cpu_count() or 1)})
+    _engine: JSONEngine = field(default_factory=JSONEngine)
 
     def read(self, block: bytes) -> Block | None:
         """The rows of a block of whole lines; None if they have to be read one by one."""
@@ -133,24 +124,18 @@ class BlockReader:
         return self._read(block) if json.dumps(self._kinds) != before else None
 
     def _read(self, block: bytes) -> Block | None:
-        import duckdb
-
         leaves = list(_leaves(self._kinds, ()))
         if not leaves or len(leaves) > _MOST_COLUMNS:
             return None
-        try:
-            self._engine.register("lines", _lines(block))
-            found = self._engine.sql(_query(self._kinds, leaves)).fetchnumpy()
-        except (duckdb.Error, ValueError):
-            return None
-        return self._proven(block, leaves, found)
+        found = self._engine.columns(_lines(block), _query(self._kinds, leaves))
+        return None if found is None else self._proven(block, leaves, found)
 
     def _proven(
-        self, block: bytes, leaves: Sequence[tuple[Path, str]], found: Mapping[str, Any]
+        self, block: bytes, leaves: Sequence[tuple[Path, str]], answer: Mapping[str, Any]
     ) -> Block | None:
         """The columns, if nothing stands in the bytes that is not in them."""
-        size = len(found["c0"])
-        there = [_valid(found[f"c{place}"]) for place in range(len(leaves))]
+        size = len(answer["c0"])
+        there = [_valid(answer[f"c{place}"]) for place in range(len(leaves))]
         values, texts = 0, 0
         for (_, kind), mask in zip(leaves, there, strict=True):
             count = size if mask is None else int(np.count_nonzero(mask))
@@ -168,11 +153,11 @@ class BlockReader:
         for place, ((path, kind), mask) in enumerate(zip(leaves, there, strict=True)):
             key = "/".join(path)
             if kind == "number" and mask is not None and as_nan:
-                columns[key] = np.where(mask, np.ma.getdata(found[f"c{place}"]), np.nan), None
+                columns[key] = np.where(mask, np.ma.getdata(answer[f"c{place}"]), np.nan), None
             elif kind == "number" and (mask is None or mask.any()):
-                columns[key] = np.ma.getdata(found[f"c{place}"]), mask
+                columns[key] = np.ma.getdata(answer[f"c{place}"]), mask
             elif kind == "text":
-                words[key] = _strings(found[f"t{place}"])
+                words[key] = _strings(answer[f"t{place}"])
         for key, said in words.items():
             column, understood = _numbers(said)
             if not understood:

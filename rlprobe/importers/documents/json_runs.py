@@ -1,4 +1,4 @@
-"""What a block of rows is to its reader: evaluations named as such, runs of rows with a step."""
+"""What a block of rows is to its reader: no evaluations, and runs of rows with a step."""
 
 from __future__ import annotations
 
@@ -13,28 +13,12 @@ from rlprobe.values import BoolArray, FloatArray
 Columns = dict[str, tuple[FloatArray, BoolArray | None]]
 
 
-def named(block: Block) -> Columns | None:
-    """The columns, those of evaluations apart; None if rows have to be looked at one by one."""
+def of_training(block: Block) -> bool:
+    """Whether no row says that it is one of an evaluation: these are placed one by one."""
     if any(key in block.columns for key in evaluations.KIND_KEYS):
-        return None  # true, 1 or "1": what is said differs
-    held_out = np.zeros(block.size, np.bool_)
-    for key in evaluations.KIND_KEYS:
-        words = block.texts.get(key, ())
-        kinds = {
-            word: word is not None and evaluations.is_evaluation({key: word}) for word in {*words}
-        }
-        if any(kinds.values()):
-            held_out |= np.fromiter((kinds[word] for word in words), np.bool_, block.size)
-    if not held_out.any():
-        return block.columns
-    columns: dict[str, tuple[FloatArray, BoolArray]] = {}
-    for key, (values, valid) in block.columns.items():
-        there = np.ones(block.size, np.bool_) if valid is None else valid
-        (marked,) = evaluations.marked({key: 0.0})
-        for name, rows in ((key, there & ~held_out), (marked, there & held_out)):
-            before, known = columns.get(name, (values, rows))
-            columns[name] = np.where(rows, values, before), rows | known
-    return {name: column for name, column in columns.items() if column[1].any()}
+        return False  # true, 1 or "1": what is said differs
+    words = {(key, word) for key in evaluations.KIND_KEYS for word in block.texts.get(key, ())}
+    return not any(evaluations.is_evaluation({key: word}) for key, word in words)
 
 
 def runs(stepped: BoolArray) -> Iterator[tuple[int, int, bool]]:

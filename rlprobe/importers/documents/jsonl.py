@@ -160,27 +160,28 @@ class _Reader:
             self._slow(_lines(block))
 
     def _fast(self, block: bytes) -> bool:
-        found = self.blocks.read(block)
-        found = found and found.unwrapped(_WRAPPERS, _SETTINGS)
-        names = set() if found is None else {*found.columns, *found.texts}
-        if found is None or "train_runtime" in names or long_form.keys_of(names) is not None:
+        rows = self.blocks.read(block)
+        rows = rows and rows.unwrapped(_WRAPPERS, _SETTINGS)
+        names = set() if rows is None else {*rows.columns, *rows.texts}
+        if rows is None or "train_runtime" in names or long_form.keys_of(names) is not None:
             return False
-        columns = json_runs.named(found)
-        if columns is None:
+        if not json_runs.of_training(rows):
             return False
+        columns = rows.columns
         if self.step_key is None:
-            self._take(np.arange(self.numbered + 1, self.numbered + 1 + found.size), columns)
-            self.numbered += found.size
+            self._take(np.arange(self.numbered + 1, self.numbered + 1 + rows.size), columns)
+            self.numbered += rows.size
             return True
-        told = found.steps(self.step_key)
-        if told is None:
+        numbered = rows.steps(self.step_key)
+        if numbered is None:
             return False
-        lines = () if told[1].all() else _lines(block)
-        for start, stop, stepped in json_runs.runs(told[1]):
+        numbers, stepped_rows = numbered
+        lines = () if stepped_rows.all() else _lines(block)
+        for start, stop, stepped in json_runs.runs(stepped_rows):
             if stepped:
                 part = json_runs.part(columns, start, stop)
-                self._take(told[0][start:stop], part)
-                self.stepless.passed(int(told[0][stop - 1]), part)
+                self._take(numbers[start:stop], part)
+                self.stepless.passed(int(numbers[stop - 1]), part)
             else:
                 self._slow(lines[start:stop])
         return True
