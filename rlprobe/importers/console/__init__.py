@@ -1,9 +1,12 @@
 """Console output of a training run.
 
 log       the format: what a terminal or a batch system kept
-notebook, cut        the outputs of Jupyter notebooks; JSON that was cut off
+output    lines of output, wherever they come from -> the runs in them
+notebook, cells, cut the outputs of Jupyter notebooks, as lines; JSON that was cut off
 prefixes  what stands before a line; wrapped: lines that the terminal broke, put together
-rows      lines -> rows, one by one as they are known; alike: rows that say the same
+rows      lines -> rows, one by one as they are known
+given, alike         rows as they are given, once each, at their step; rows that say the same
+rank_rows rows that several ranks print into one log
 sieve     lines of a long log that can matter
 meaning, shapes      what a line means by itself; lines that differ only in their numbers
 line      one line -> metrics; pairs: names and numbers in it; bars: progress bars in it
@@ -15,6 +18,7 @@ regular, lists       unknown names that come at every step; printed lists of rew
 account   what looks like metrics and was not understood
 messages, heard      what frameworks say beside metrics; where it was said
 asides    numbers in messages, for the rows around them
+places    where in a text a name may stand beside its number
 trainings, launches  which training a row is of; the rows of one training, launch by launch
 steps     steps for rows that tell none: with hindsight, or while the run goes on
 ending    how the run ended, as the lines after the last row tell

@@ -256,15 +256,13 @@ class Blocks:
         if self._where == "nowhere":
             self._ready(Group({}, None, "nowhere"))
             return
-        from statistics import fmean
-
         # What is printed once is of the step; what comes again and again is of its samples.
         repeated = {name for name, values in under.items() if len(values) > 1}
         once = console_line.meanings(under.keys() - repeated)
         for name in [name for name in repeated if once & console_line.meanings([name])]:
             repeated.discard(name)
             del under[name]
-        means = {name: fmean(values) for name, values in under.items()}
+        means = {name: sum(values) / len(values) for name, values in under.items()}
         metrics = {name: value for name, value in means.items() if name in sure}
         others = {name: value for name, value in means.items() if name not in sure}
         self._ready(Group(metrics, self._step, self._where, others, frozenset(repeated)))

@@ -25,6 +25,7 @@ Kind = Literal["labels", "section", "rule", "inner rule", "text"]
 
 LONGEST = 600
 _RULE = re.compile(r"\s*[-=─━═_*#~+|│┃╭╮╰╯╒╕╞╡╘╛┌┐└┘├┤┬┴┼╪┏┓┗┛┠┨┡┩╇╈\s]{3,}")
+_PIECE = re.compile(r"\s*(?:[│┃|]\s*)+|\s*[─━═]+[┤┨╡┫╮┓┐╕╯┛┘╛]?\s*")  # of a broken box
 _LINES = re.compile(r"[-=─━═*#]{6,}")
 _INNER = re.compile(r"\s*(?:[├╞┠┡╟]|[│┃|]\s*[─━═-]{3}|[│┃|][│┃|\s]*$)")
 _TWO_COLUMNS = re.compile(
@@ -73,8 +74,9 @@ def labelled(text: str) -> Labelled:
     """What a line holds that is no row by itself."""
     if len(text) > LONGEST:
         return Labelled()
-    if _RULE.fullmatch(text) or (_LINES.search(text) and "=" * 3 not in text and _is_title(text)):
-        return Labelled("inner rule" if _INNER.match(text) else "rule")
+    if _PIECE.fullmatch(text) or _RULE.fullmatch(text) or _is_ruled(text):
+        inner = _PIECE.fullmatch(text) or _INNER.match(text)
+        return Labelled("inner rule" if inner else "rule")
     if _RESULT.fullmatch(text):
         return Labelled("section", indent=0)
     stripped = text.strip()
@@ -86,6 +88,10 @@ def labelled(text: str) -> Labelled:
     if found is None and ("±" in text or "+-" in text):
         found = _several(text)  # before it is taken for a name with text
     return found or _yaml(text) or _several(text) or Labelled()
+
+
+def _is_ruled(text: str) -> bool:
+    return bool(_LINES.search(text)) and "===" not in text and _is_title(text)
 
 
 def _is_title(text: str) -> bool:

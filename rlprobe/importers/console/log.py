@@ -2,51 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from rlprobe import schema
-from rlprobe.errors import EmptyRunError
-from rlprobe.importers.console.rows import Reader
-from rlprobe.importers.console.sieve import Lines
-from rlprobe.importers.console.steps import ConsoleRow
-from rlprobe.importers.console.trainings import Mark, Trainings
-from rlprobe.importers.console.wrapped import width_of
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.source import Source
 
 
 class Console(Importer):
-    """Console logs: what a terminal, `tee`, SLURM or a notebook kept of a run.
+    """Console logs: what a terminal, `tee`, SLURM or a batch system kept of a run.
 
-    Read are the dicts of TRL and the Hugging Face Trainer (floats or quoted strings, bare `nan`,
-    glued to a progress bar), verl (`step:12 - actor/pg_loss:np.float64(0.1)`), OpenRLHF
-    (`Global step 7: {…}`), slime (`rollout 12: {…}`), SkyRL (`Step 12:` and a printed dict),
-    Megatron and DeepSpeed (`iteration 10/ 100 | lm loss: 1.0E+00 | …`, `OVERFLOW!`,
-    `step=10, skipped=6, lr=[…]`), torchtitan, prime-rl, nanochat (`step 12 | loss: 0.5 | …`),
-    metrics in a progress bar, JSON lines between other text, tables (notebooks of Unsloth as text,
-    Markdown or HTML; Stable-Baselines3), and blocks of `name: number` under a `Step 2/30`.
+    Told by its form first, by its names second: names and numbers in one line (`k: v`, `k=v`,
+    `k v`, `k:v - k:v`, `k: v | k: v`, dicts with and without braces, `tag value step`), over
+    several lines (panels between rules, boxes, YAML, names under a heading with the step, lines
+    after the row of their step), in tables with a header (fixed width, Markdown, HTML), and in
+    progress bars. Units, percent, thousands, `tensor(…)`, `np.float64(…)`, `x ± y` and `12/500`
+    are understood: milliseconds become seconds, a percentage a fraction, `± y` a spread of its own.
 
-    Colours, Ray and rank prefixes and carriage returns are taken off. A dict that is broken over
-    lines is put together. The same row printed by every rank counts once. What only looks like
-    metrics does not count: a row needs a number under a name that the vocabulary knows as a
-    measurement, so that printed configurations, source code and model answers pass by.
+    Colours, time stamps, levels, loggers, workers, ranks and `> ` of quoted mail are taken off. A
+    row that the terminal broke is put together, in mid-name and in mid-number, too; a number that
+    may go on where its line is cut is not read. What ranks print into one log is one run: the row
+    of a step counts once, and ranks that differ keep their own rows.
 
-    What comes after the last row tells how the run ended: an exception that nobody caught, memory
-    that ran out, a collective that timed out, a signal, the end of a job's time.
+    A row needs a number under a name that the vocabulary knows as a measurement, so that printed
+    configurations, source code and model answers pass by; other names count beside it, or where
+    they come at every step. Lines that look like metrics and were not understood are counted and
+    quoted, and so is what was printed for single samples.
 
-    What frameworks, engines, schedulers and drivers say between the rows becomes events, or numbers
-    of the next row: watchdogs of collectives with their rank and how far it was, gradients that are
-    not finite, overflows and the loss scale, the use of the KV cache and pre-emption, checkpoints
-    written and resumed from, jobs that were ended, faults of a device. `schemas/messages.toml` has
-    them. A crash that another launch followed is told at its step.
+    The step is the counter that counts optimizer steps best: `global iter` before `inner iter`
+    before samples and epochs. The other counters are kept, and `--step-key` chooses. Where rows
+    tell none it comes from the progress bar, or rows are numbered; the notes say which. Several
+    trainings in one log are several runs, `log#1`, `log#2`; a relaunch is an attempt.
 
-    Where rows tell no step it comes from the progress bar, or rows are numbered; the notes say
-    which. Megatron prints a loss only where it is not negative: where the line has none, the loss
-    is not logged, and a warning about a gradient that is not finite is taken into its step.
+    What frameworks say beside metrics becomes events: exceptions, memory, collectives that timed
+    out, NaN, overflows, checkpoints, the end of a job's time (`schemas/messages.toml`). Megatron
+    prints a loss only where it is not negative: where the line has none, the loss is not logged.
 
     Source: transformers ProgressCallback and PrinterCallback, verl LocalLogger, OpenRLHF
     PPOTrainer, slime train_metric_utils, Megatron-LM training_log, DeepSpeed loss_scaler,
-    torchtitan MetricsProcessor.
+    DeepSpeed-Chat step 3, torchtitan MetricsProcessor, stable_baselines3/common/logger.py, Ray Tune
+    CLIReporter, garage dowel, mmengine LoggerHook, AReaL StatsLogger, RLinf metric_utils.
     """
 
     name = "console"
@@ -61,59 +54,8 @@ class Console(Importer):
 
     def read(self, source: Source) -> list[Reading]:
         """The run in the output."""
+        # Its patterns cost more than a small log of another format.
+        from rlprobe.importers.console.output import readings_of
+        from rlprobe.importers.console.sieve import Lines
+
         return readings_of(source, Lines.of(source))
-
-
-def readings_of(source: Source, output: Lines | Iterable[str | Mark]) -> list[Reading]:
-    """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
-    reader, trainings = Reader(step_key=source.step_key, width=width_of(source.head)), Trainings()
-    lines = output if isinstance(output, Lines) else None
-    given = output if not isinstance(output, Lines) else output.read(lambda: reader.idle)
-    for line in given:
-        if isinstance(line, Mark):
-            _pause(reader, trainings)
-            trainings.mark(line)
-            continue
-        passed = () if lines is None else lines.passed()
-        if lines is not None and lines.skipped:
-            reader.pass_over(lines.skipped, lines.longest)
-        if trainings.tells(line):
-            _pause(reader, trainings)
-            trainings.hear(line)
-        before = reader.progress
-        rows = reader.feed(line)
-        for text in passed:
-            trainings.say(text)
-        if reader.progress != before:
-            trainings.move()
-        if rows or reader.said:
-            _give(reader, trainings, rows)
-        trainings.say(line)
-    for text in () if lines is None else lines.passed():
-        trainings.say(text)
-    _pause(reader, trainings)
-    trainings.add_late(reader.finish())
-    readings = trainings.readings([note for note in (reader.note, *reader.account.notes()) if note])
-    if not readings:
-        raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
-    readings[0].unread = [*reader.account.unread(), *readings[0].unread]
-    return readings
-
-
-def _pause(reader: Reader, trainings: Trainings) -> None:
-    """Hand over the rows that wait; where one of them was not known yet, the output went on."""
-    before = reader.progress
-    reader.drain()
-    if reader.progress != before:
-        trainings.move()
-    _give(reader, trainings, reader.pause())
-
-
-def _give(reader: Reader, trainings: Trainings, rows: list[ConsoleRow]) -> None:
-    """Hand over rows, and messages behind the rows that were printed before them."""
-    given = reader.count - len(rows)
-    for behind, message in reader.said:
-        trainings.add(rows[: behind - given])
-        trainings.tell(message)
-        rows, given = rows[behind - given :], behind
-    trainings.add(rows)

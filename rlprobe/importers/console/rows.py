@@ -5,32 +5,28 @@ from __future__ import annotations
 import re
 
 from rlprobe.importers.console import line as console_line
-from rlprobe.importers.console.account import Account, looks_like_metrics
-from rlprobe.importers.console.alike import repeats, says_more
-from rlprobe.importers.console.asides import Asides
+from rlprobe.importers.console.account import looks_like_metrics
 from rlprobe.importers.console.bars import without_bars
-from rlprobe.importers.console.blocks import Blocks, Group
-from rlprobe.importers.console.held import Held, beside
+from rlprobe.importers.console.blocks import Group
+from rlprobe.importers.console.given import Given
 from rlprobe.importers.console.meaning import Known, KnownLines, RowHead
 from rlprobe.importers.console.messages import Message, messages
 from rlprobe.importers.console.pairs import plain_pairs
 from rlprobe.importers.console.prefixes import Line, bare
 from rlprobe.importers.console.scalars import Scalars
-from rlprobe.importers.console.steps import Bar, ConsoleRow, Row
+from rlprobe.importers.console.steps import ConsoleRow, Row
 from rlprobe.importers.console.table import Tables
 from rlprobe.importers.console.wrapped import Wrapped
 
 _LONGEST_DICT = 65_536
-_MOST_STEPS = 10_000  # of which it is remembered which rank printed them
 _MOST_HELD = 200_000
 _OPENS = re.compile(r"\{\s*(?:['\"]|$)")
 _DEEPSPEED = re.compile(r"\bstep=(\d+), skipped=(\d+), lr=\[([-+.\deE]+)")
 _EVALUATING = re.compile(r"\*{3,} ?Evaluating\b", re.IGNORECASE)
 _BETTER = re.compile(r"\s?\((?:higher|lower) is better\)\s?")
-_EVALUATION = ("eval_", "eval/", "test_", "val/", "validation/")
 
 
-class Reader:
+class Reader(Given):
     """Reads console output line by line, and gives each row as soon as it is known to be whole.
 
     A row without a step waits for the one after it, which may say the same with more digits. Where
@@ -43,16 +39,11 @@ class Reader:
 
     Attributes:
         note: what was assumed of the rows that `finish` gave, in words.
-        account: which lines of metrics were understood.
     """
 
     def __init__(self, most: int = _MOST_HELD, step_key: str | None = None, width: int = 0) -> None:
+        super().__init__(most, step_key)
         self.note = ""
-        self.account = Account()
-        self.ready: list[ConsoleRow] = []
-        self.count = 0  # rows given so far
-        self.steps = 0  # of these, how many had another step than the one before
-        self.latest: int | None = None  # the step of the last one
         self.lines = 0  # of the log, so far
         self.number = 0  # of the line that is read
         self.wrapped = Wrapped(width)
@@ -60,26 +51,13 @@ class Reader:
         self.step_key = step_key
         self.known = KnownLines(step_key)
         self.tables = Tables()
-        self.bar: Bar | None = None
-        self.bar_here = False  # whether it stands in this line
-        self.rank: int | None = None
-        self.rank_of: dict[int, int] = {}
         self.open: list[str] = []
         self.open_size = 0
-        self.context: int | None = None
-        self.waiting: ConsoleRow | None = None
-        self.last: Row = {}
         self.most = most
-        self.asides = Asides(most)
         self.messages = messages()
         self.said: list[tuple[int, Message]] = []  # in what was fed last, each behind how many rows
-        self.measured = 0  # rows that are no evaluation
-        self.unstepped = False  # whether some row told no step
-        self.names: set[str] = set()  # of the rows that told their step
         self.scalars = Scalars()
         self.evaluating = 0  # lines in which an evaluation may still follow
-        self.blocks = Blocks(step_key)
-        self.held = Held(most, self.account)
 
     def feed(self, segment: str) -> list[ConsoleRow]:
         """The rows that are whole with one more line, or what stands between carriage returns."""
@@ -182,20 +160,6 @@ class Reader:
             for step, row in [*self.held.late(self.names), *self.held.regular.rows(self.steps)]:
                 self._give(ConsoleRow(step, row))
 
-    def _given(self) -> list[ConsoleRow]:
-        if not self.ready:
-            return []
-        ready, self.ready = self.ready, []
-        return ready
-
-    def _give(self, row: ConsoleRow) -> None:
-        self.ready.append(row)
-        self.count += 1
-        self.account.read += 1
-        if not row.beside:
-            self.steps += row.step != self.latest
-            self.latest = row.step
-
     def _line(self, text: str) -> None:
         self.bar_here = False
         if "%|" in text:
@@ -245,12 +209,6 @@ class Reader:
             self.bar = item.bar or self.bar
             self.bar_here |= item.bar is not None
         return rest
-
-    def _drawn(self, bar: Bar | None) -> None:
-        """A bar that is drawn again after a row tells where the row was printed."""
-        row = self.waiting
-        if bar is not None and row is not None and row.bar_at is None:
-            row.bar_at = bar if row.bar is None or row.bar.of == bar.of else None
 
     def _continue(self, text: str) -> bool:
         """Add to a dict that an earlier line opened; False once it turns out to be none."""
@@ -310,67 +268,6 @@ class Reader:
             self._explicit(int(match[1]), row)
         return match is not None
 
-    def _row(self, row: Row) -> None:
-        if "step" in row:
-            step = console_line.step_of(row)
-            row = {key: value for key, value in row.items() if key != "step"}
-            if step is not None and row:
-                self._explicit(step, row)
-        elif "train_runtime" not in row:
-            self._implicit(row)
-
-    def _explicit(self, step: int, row: Row) -> None:
-        self._flush()
-        if self.latest == step and repeats(self.last, row):
-            return
-        if self.rank is not None and self.rank != self.rank_of.setdefault(step, self.rank):
-            return  # another rank has printed this step
-        if len(self.rank_of) > _MOST_STEPS:
-            self.rank_of.clear()
-        self.last = row
-        self.names.update(row)
-        self._before_row(step)
-        self._give(ConsoleRow(step, {**self._warned(row), **row}))
-        self.context = None
-
-    def _before_row(self, step: int | None) -> None:
-        """What waits for a row to end the block before it is whole."""
-        self.blocks.row_given(step)
-        self._settle()
-
-    def _warned(self, row: Row) -> Row:
-        self.measured += 1
-        return self.asides.take(row)
-
-    def _implicit(self, row: Row) -> None:
-        if self.context is not None:
-            self._explicit(self.context, row)
-            return
-        if all(key.startswith(_EVALUATION) or key == "epoch" for key in row):
-            self._flush()
-            self._give(ConsoleRow(None, row, beside=True))
-            return
-        at = self.bar if self.bar_here else None
-        if self.waiting is not None:
-            if says_more(self.waiting.metrics, row):
-                at = at or self.waiting.bar_at
-                row = {**self.waiting.metrics, **row}
-            else:
-                self._flush()
-        self.waiting = ConsoleRow(None, row, bar=self.bar, bar_at=at)
-
-    def _flush(self) -> None:
-        if self.waiting is None:
-            return
-        row, self.waiting = self.waiting, None
-        if row.metrics == self.last and len(row.metrics) > 3:
-            return
-        self.last = row.metrics
-        self.unstepped = True
-        self._before_row(None)
-        row.metrics = {**self._warned(row.metrics), **row.metrics}
-        self._give(row)
-
     def _other(self, text: str) -> None:
         """A line that is no row: a heading, a label under one, a step for the next dict."""
         self.held.lists.feed(text)
@@ -385,38 +282,6 @@ class Reader:
         ):
             self.account.miss(self.number, text)
         self._settle()
-
-    def _settle(self) -> None:
-        """Give the blocks that are whole a step, or keep them in case there is nothing better."""
-        if not self.blocks.ready:
-            return
-        ready, self.blocks.ready = self.blocks.ready, []
-        for group in ready:
-            if group.where == "own" and group.step is not None:
-                self.waiting, waiting = None, self.waiting
-                self._block_row(group.step, group.metrics)
-                self.waiting = waiting
-            else:
-                self._without_own_step(group)
-
-    def _without_own_step(self, group: Group) -> None:
-        at = self.latest if group.where == "after" else group.step
-        self.held.regular.add(at, group.others, group.repeated)
-        if not console_line.measures(group.metrics):
-            self.held.regular.add(at, group.metrics, group.repeated)
-        elif group.where == "after" or (group.where == "coarse" and self.measured):
-            row = beside(group, self.last, self.account)
-            if row and (self.count or self.waiting):
-                self._give(ConsoleRow(None, row, beside=True))
-        else:
-            self.held.keep(group)
-
-    def _block_row(self, step: int, row: Row) -> None:
-        if self.latest == step and repeats(self.last, row):
-            return
-        self.last = row
-        self.names.update(row)
-        self._give(ConsoleRow(step, {**self._warned(row), **row}))
 
     def _evaluation(self, text: str) -> None:
         """The line under `***** Evaluating …`: numbers of held-out data."""

@@ -29,7 +29,7 @@ _START = re.compile(
 )
 _STEPPED = re.compile(r"\b(?:step|iter|iteration|epoch)s?\s?[:=#]?\s?\[?\s{0,9}\d", re.IGNORECASE)
 _ENDS_IN_NUMBER = re.compile(r"(?:\d|\d[eE][-+]?|[\s:=(\[][-+.]|\.)$")
-_NUMBER_GOES_ON = re.compile(r"[\d.eE+-]")
+_NUMBER_GOES_ON = re.compile(r"[\d.]|[eE][-+]?\d|[-+]\d")
 _LAST_TOKEN = re.compile(r"[^\s,|;]*[\s,|;]*$")
 _SEPARATOR = re.compile(r"\s*([-|,;/])\s+(?=[A-Za-z_])")
 _ENDS_IN_SEPARATOR = re.compile(r"(?:\s-|[|,;/])\s*$|\t$")
@@ -186,8 +186,14 @@ def _is_seam(first: str, whole: str, seam: int) -> bool:
     pairs = pairs_in(whole)
     if console_line.step_in(whole[seam:]) is not None:
         return False
-    if any(pair.start < seam < pair.end for pair in pairs):
-        return True
+    alone = pairs_in(whole[seam:])
+    begins = bool(alone) and not whole[seam : seam + alone[0].start].strip(" -*•\t")
+    if before and begins and before[-1].end == len(first.rstrip()):
+        return False  # two that are whole
+    spanning = next((pair for pair in pairs if pair.start < seam < pair.end), None)
+    if spanning is not None:
+        cut = bool(before) and spanning.start == before[-1].start
+        return cut or not before or spanning.blank == before[-1].blank
     tail = first[before[-1].end :] if before else ""
     follows = next((pair for pair in pairs if pair.start >= seam), None)
     return (

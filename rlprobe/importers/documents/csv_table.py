@@ -15,6 +15,11 @@ from rlprobe.importers.source import Source
 
 _SUFFIXES = frozenset({".csv", ".tsv"})
 _PEEK_ROWS = 50
+# What a line of console output has, and no name of a column: prefixes, stamps, calls, braces.
+_NO_NAME = re.compile(
+    r"^\s*(?:>\s|\d+:\s|\[?(?:rank|default)\d+\]?:|\(\w[\w.:]*(?:\spid=\d+)?\)\s)"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:|[{}]|\]\s*\[|^[-=]{3,}$|<\w+>"
+)
 _RULE = re.compile(r"[\s|:+-]*-[\s|:+-]*")
 
 
@@ -53,7 +58,7 @@ class CSVTable(Importer):
 
     def recognises(self, source: Source) -> bool:
         """A header of words, and below it rows of as many numbers."""
-        if not source.is_text:
+        if not source.is_text or b"\x1b[" in source.head:
             return False
         first, rows = _start(head_of(source))
         lines = [text for _, text in rows[:_PEEK_ROWS]]
@@ -63,7 +68,7 @@ class CSVTable(Importer):
         if style is None:
             return source.suffix in _SUFFIXES and bool(first)
         header = style.cells(first)
-        if any(style.number(cell) is not None for cell in header):
+        if any(style.number(cell) is not None or _NO_NAME.search(cell) for cell in header):
             return False
         table = Table(source, style, header)
         cells = [style.cells(text) for text in lines]
