@@ -78,21 +78,12 @@ class Block:
         tops = dict.fromkeys(key.partition("/")[0] for key in (*self.columns, *self.texts))
         if any(key not in self.objects for key in (*wrappers, *settings) if key in tops):
             return None
-<<<<<<< HEAD
-        without = {top for top in settings if top in tops}
-        wrapper = next((f"{key}/" for key in wrappers if key in tops), "")
-        return Block(
-            self.size,
-            _without(self.columns, wrapper, without),
-            _without(self.texts, wrapper, without),
-=======
         dropped = {top for top in settings if top in tops}
         wrapper = next((f"{key}/" for key in wrappers if key in tops), "")
         return Block(
             self.size,
             _without(self.columns, wrapper, dropped),
             _without(self.texts, wrapper, dropped),
->>>>>>> F
             frozenset(),
         )
 
@@ -136,23 +127,15 @@ class BlockReader:
         leaves = list(_leaves(self._kinds, ()))
         if not leaves or len(leaves) > _MOST_COLUMNS:
             return None
-        found = self._engine.columns(_lines(block), _query(self._kinds, leaves))
-        return None if found is None else self._proven(block, leaves, found)
+        table = self._engine.columns(_lines(block), _query(self._kinds, leaves))
+        return None if table is None else self._proven(block, leaves, table)
 
     def _proven(
-<<<<<<< HEAD
-        self, block: bytes, leaves: Sequence[tuple[Path, str]], answer: Mapping[str, Any]
-    ) -> Block | None:
-        """The columns, if nothing stands in the bytes that is not in them."""
-        size = len(answer["c0"])
-        there = [_valid(answer[f"c{place}"]) for place in range(len(leaves))]
-=======
         self, block: bytes, leaves: Sequence[tuple[Path, str]], table: Mapping[str, Any]
     ) -> Block | None:
         """The columns, if nothing stands in the bytes that is not in them."""
         size = len(table["c0"])
         there = [_valid(table[f"c{place}"]) for place in range(len(leaves))]
->>>>>>> F
         values, texts = 0, 0
         for (_, kind), mask in zip(leaves, there, strict=True):
             count = size if mask is None else int(np.count_nonzero(mask))
@@ -170,19 +153,11 @@ class BlockReader:
         for place, ((path, kind), mask) in enumerate(zip(leaves, there, strict=True)):
             key = "/".join(path)
             if kind == "number" and mask is not None and as_nan:
-<<<<<<< HEAD
-                columns[key] = np.where(mask, np.ma.getdata(answer[f"c{place}"]), np.nan), None
-            elif kind == "number" and (mask is None or mask.any()):
-                columns[key] = np.ma.getdata(answer[f"c{place}"]), mask
-            elif kind == "text":
-                words[key] = _strings(answer[f"t{place}"])
-=======
                 columns[key] = np.where(mask, np.ma.getdata(table[f"c{place}"]), np.nan), None
             elif kind == "number" and (mask is None or mask.any()):
                 columns[key] = np.ma.getdata(table[f"c{place}"]), mask
             elif kind == "text":
                 words[key] = _strings(table[f"t{place}"])
->>>>>>> F
         for key, said in words.items():
             column, understood = _numbers(said)
             if not understood:
