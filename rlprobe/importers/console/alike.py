@@ -14,7 +14,7 @@ def repeats(last: Row, row: Row) -> bool:
     """Whether a row says again what the last one said; ranks differ in nothing but their pace."""
     if last.keys() != row.keys():
         return False
-    return all(_same(last[key], value) for key, value in row.items() if not _PACE.search(key))
+    return all(is_same(last[key], value) for key, value in row.items() if not _PACE.search(key))
 
 
 def says_more(first: Row, row: Row) -> bool:
@@ -27,9 +27,10 @@ def says_more(first: Row, row: Row) -> bool:
     return all(_close(first[key], row[key]) for key in shared)
 
 
-def _same(a: float, b: float) -> bool:
+def is_same(a: float, b: float) -> bool:
+    """Whether two numbers are one; NaN is NaN."""
     return a == b or (math.isnan(a) and math.isnan(b))
 
 
 def _close(a: float, b: float) -> bool:
-    return _same(a, b) or abs(a - b) <= 1e-3 * max(abs(a), abs(b)) + 5e-5
+    return is_same(a, b) or abs(a - b) <= 1e-3 * max(abs(a), abs(b)) + 5e-5

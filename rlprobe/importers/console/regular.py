@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from rlprobe.importers.console.alike import is_same
+
 Row = dict[str, float]
 _FEWEST = 3  # times that a name must come
 
@@ -30,7 +32,7 @@ class Regular:
         self._twice.update(name for name in metrics if name in repeated)
         for name, value in metrics.items():
             values = self._values.setdefault(name, {})
-            if step in values and values[step] != value:
+            if step in values and not is_same(values[step], value):
                 self._twice.add(name)
             elif self._size < self._most:
                 self._size += step not in values

@@ -24,10 +24,12 @@ _LONGEST = 32_768
 _ROW = re.compile(r"[\w)\]'\"]\s?[:=|]\s?[-+.\d'\"ni]|[A-Za-z_]\s+[-+]?\.?\d|\bstep:\d")
 _START = re.compile(
     r"\s*(?:(?:global|train|training)?[ _]?(?:step|iter|iteration|epoch|episode|update)s?\b|\[|\{|<"
-    r"|>|[-=*#_|:]{2}|Traceback|File |Saving|WARN|\d+\W\s*(?:step|(?-i:[A-Z]))|\d{1,3}%\|)",
+    r"|>|[-=*#_|:]{2}|Traceback|File |Saving|WARN|\d{1,6}:\s*(?:step|(?-i:[A-Z]))|\d{1,3}%\|)",
     re.IGNORECASE,
 )
-_STEPPED = re.compile(r"\b(?:step|iter|iteration|epoch)s?\s?[:=#]?\s?\[?\s{0,9}\d", re.IGNORECASE)
+_STEPPED = re.compile(
+    r"\b(?:step|iter|iteration|epoch)s?(?:\(\w+\))?\s?[:=#]?\s?\[?\s{0,9}\d", re.IGNORECASE
+)
 _ENDS_IN_NUMBER = re.compile(r"(?:\d|\d[eE][-+]?|[\s:=(\[][-+.]|\.)$")
 _NUMBER_GOES_ON = re.compile(r"[\d.]|[eE][-+]?\d|[-+]\d")
 _LAST_TOKEN = re.compile(r"[^\s,|;]*[\s,|;]*$")
@@ -188,7 +190,12 @@ def _is_seam(first: str, whole: str, seam: int) -> bool:
         return False
     alone = pairs_in(whole[seam:])
     begins = bool(alone) and not whole[seam : seam + alone[0].start].strip(" -*•\t")
-    if before and begins and before[-1].end == len(first.rstrip()):
+    if (
+        before
+        and begins
+        and before[-1].end == len(first.rstrip())
+        and whole[seam - 1 : seam + 1].strip() == whole[seam - 1 : seam + 1]
+    ):
         return False  # two that are whole
     spanning = next((pair for pair in pairs if pair.start < seam < pair.end), None)
     if spanning is not None:
@@ -196,8 +203,11 @@ def _is_seam(first: str, whole: str, seam: int) -> bool:
         return cut or not before or spanning.blank == before[-1].blank
     tail = first[before[-1].end :] if before else ""
     follows = next((pair for pair in pairs if pair.start >= seam), None)
+    blanks = len(before) > 1 and not any(
+        first[a.end : b.start].strip() for a, b in itertools.pairwise(before)
+    )
     return (
-        bool(_ENDS_IN_SEPARATOR.search(tail))
+        (bool(_ENDS_IN_SEPARATOR.search(tail)) or (blanks and not tail.strip()))
         and follows is not None
         and follows.blank == before[-1].blank
         and not whole[seam : follows.start].strip()
@@ -231,7 +241,7 @@ def _is_separated_alike(first: str, pairs: Sequence[Pair]) -> bool:
 def _at_separator(first: str, second: str, *, full: bool) -> bool:
     """Whether a line begins with what separates the pairs of the line before."""
     begins = _SEPARATOR.match(second)
-    if begins is not None:
+    if begins is not None and first.lstrip()[:2] != second.lstrip()[:2]:  # bullets
         pairs = pairs_in(first) if pairs_in(second) else []
         between = (first[a.end : b.start] for a, b in itertools.pairwise(pairs))
         return (full and bool(pairs)) or any(begins[1] in text for text in between)
@@ -260,9 +270,10 @@ def _goes_on_in_bars(first: str, second: str, *, full: bool) -> bool:
     if bar in _CORNERS:
         return full and not closed and start not in _CORNERS + _BAR
     if second.strip() == bar:
-        return not closed
+        return True
     if start in _BAR + _CORNERS:
-        return full and not closed and start == bar
+        further = len(second) - len(second.lstrip()) > len(first) - len(first.lstrip())
+        return full and start == bar and (further or not closed)
     return ((full or not closed) and end == bar) or (full and bar in second)
 
 
