@@ -229,7 +229,7 @@ class Blocks:
                 self._ready(Group({**block.counters, **sure}, None, "nowhere"))
         else:
             self._sure |= block.sure
-            for name, value in block.metrics.items():
+            for name, value in {**block.counters, **block.metrics}.items():
                 values = self._under.setdefault(name, [])
                 if len(values) < _MOST_VALUES:
                     values.append(value)

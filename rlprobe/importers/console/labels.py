@@ -32,6 +32,10 @@ _TWO_COLUMNS = re.compile(
     rf"\s*(?P<key>[A-Za-z_][\w./@%()#-]*(?: [\w./@%()-]+){{0,3}})\s{{2,}}(?P<value>{NUMBER})\s*",
     re.IGNORECASE,
 )
+# What wandb prints in the end: names to the right, a number behind each.
+_SUMMARY = re.compile(
+    rf"\s{{4,}}(?P<key>[A-Za-z_][\w./@%()#-]*) (?P<value>{NUMBER})\s*", re.IGNORECASE
+)
 _LABEL = re.compile(
     r"\W*(?P<key>[A-Za-z_][\w ()./@%-]{0,80}?)\s{0,20}[:=]\s{0,20}=?\s{0,20}"
     r"(?P<value>[-+]?[\d.,]+(?:[eE][-+]?\d+)?|nan|[-+]?inf(?:inity)?)\s{0,9}(?P<unit>[a-zA-Z%/]{0,12})\s*",
@@ -135,7 +139,7 @@ def _holds_pair(cell: str) -> bool:
 
 def _columns(text: str) -> Labelled | None:
     """A name and a number in two columns (garage, rlpyt)."""
-    match = _TWO_COLUMNS.fullmatch(text)
+    match = _TWO_COLUMNS.fullmatch(text) or _SUMMARY.fullmatch(text)
     if match is None:
         return None
     label = Labelled("labels", panel=True)
