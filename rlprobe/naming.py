@@ -272,7 +272,7 @@ def _may_be_known(key: str) -> bool:
 
 @functools.cache
 def _vocabulary() -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]:
-    """All words of names; how names of families begin, and how such end that begin with anything."""
+    """All words of names; how families begin, and how such end that begin with anything."""
     tables = every().values()
     patterns = [key for table in tables for key in (*table.raw_patterns, *schema.metrics())]
     names = [key for table in tables for key in (*table.exact, *table.strip_prefixes)]
