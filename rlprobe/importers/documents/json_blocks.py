@@ -199,6 +199,7 @@ def _only_numbers(
 
 def _sample(block: bytes) -> Iterator[bytes]:
     """Lines from all over a block."""
+    lines: list[bytes] = []
     for place in range(_PLACES):
         start = block.find(b"\n", len(block) * place // _PLACES) + 1 if place else 0
         stop = block.find(b"\n", start + _SAMPLE_BYTES)
