@@ -137,6 +137,7 @@ class RankSilent(Detector):
         others waited in one and the same operation. Critical.
         """
         step = run.last_step if item.step is None else item.step
+        first = next(iter(item.ranks))
         plural = "s" if len(item.ranks) > 1 else ""
         behind = (
             f"had begun collective {item.reached:,} when the others were at {item.others:,}"
@@ -159,11 +160,11 @@ class RankSilent(Detector):
                     item.step,
                     float(item.heard if missed is None else missed),
                     None if item.others is None else float(item.others),
-                    item.ranks[0],
+                    first,
                     "ranks that told of it" if missed is None else "last collective it had begun",
                 ),
             ),
-            remedies=_look(item.ranks[0]),
+            remedies=_look(first),
             ranks=list(item.ranks),
         )
         return replace(episode, attempt=item.attempt)

@@ -131,19 +131,23 @@ class Aliases:
         name = self.bare(key)
         if name in self.keep:
             return None
-        known = self._listed(name) or (name if schema.metric(name) else None)
-        if known:
+        known = self.own(name)
+        return every()["generic"].canonical(name) if known is None and self.inherits else known
+
+    def own(self, name: str) -> str | None:
+        """The metric that this file itself has for a bare name."""
+        known = self._listed(name) or _metric(name)
+        if known or not self.normalise:
             return known
-        if self.normalise:
-            plain = dict.fromkeys((normal(name), normal(_HUMP.sub("_", name))))
-            names = (self._listed(stem) or _metric(stem) for it in plain for stem in _stems(it))
-            if known := next((name for name in names if name), None):
-                return known
-        return every()["generic"].canonical(name) if self.inherits else None
+        plain = dict.fromkeys((normal(name), normal(_HUMP.sub("_", name))))
+        names = (self._listed(stem) or _metric(stem) for it in plain for stem in _stems(it))
+        return next((name for name in names if name), None)
 
     def _listed(self, name: str) -> str | None:
         if name in self.exact:
             return self.exact[name]
+        if not self.patterns:
+            return None
         matches = ((pattern.fullmatch(name), target) for pattern, target in self.patterns)
         return next((self._from_pattern(m, target) for m, target in matches if m), None)
 
@@ -237,6 +241,51 @@ class _Every(Mapping[str, Aliases]):
 def every() -> Mapping[str, Aliases]:
     """Every alias file, by framework."""
     return _Every()
+
+
+@functools.lru_cache(maxsize=16_384)
+def anywhere(key: str) -> frozenset[str]:
+    """The metrics that a name stands for, in whatever framework."""
+    if not _may_be_known(key):
+        return frozenset()
+    names: set[str | None] = set()
+    for table in every().values():
+        bare = table.bare(key)
+        if bare not in table.keep:
+            names.add(table.own(bare) or (_generic(bare) if table.inherits else None))
+    return frozenset(name for name in names if name)
+
+
+@functools.lru_cache(maxsize=1_024)
+def _generic(name: str) -> str | None:
+    return every()["generic"].canonical(name)
+
+
+def _may_be_known(key: str) -> bool:
+    """Whether all words of a name are words of names, or it begins or ends as families do."""
+    words, heads, tails = _vocabulary()
+    humped = normal(_HUMP.sub("_", key))
+    if words.issuperset(humped.split("_")) or words.issuperset(normal(key).split("_")):
+        return True
+    return key.startswith(heads) or humped.startswith(heads) or key.endswith(tails)
+
+
+@functools.cache
+def _vocabulary() -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]:
+    """All words of names; how families begin, and how such end that begin with anything."""
+    tables = every().values()
+    patterns = [key for table in tables for key in (*table.raw_patterns, *schema.metrics())]
+    names = [key for table in tables for key in (*table.exact, *table.strip_prefixes)]
+    words: set[str] = {span.strip("_") for span in _SPANS}
+    for name in (*names, *patterns):
+        words.update(normal(name).split("_"), normal(_HUMP.sub("_", name)).split("_"))
+    families = {re.split(r"[*{]", key)[0] for key in patterns if "*" in key or "{" in key}
+    prefixed = {
+        f"{before}{head}" for t in tables for before in t.strip_prefixes for head in families
+    }
+    tails = {key.rpartition("*")[2] for key in patterns if key.startswith("*")}
+    heads = {*families, *prefixed, *map(normal, families)} - {""}
+    return frozenset(words), tuple(heads), tuple(tails)
 
 
 def detect_framework(keys: Iterable[str]) -> str | None:

@@ -26,16 +26,15 @@ class _Bar:
 
     def hear(self, path: Path, read: int, of: int) -> None:
         """So much of a file has been read."""
-        if self._bar is None:
-            if time.monotonic() - self._begin < _QUICK:
-                return
-            self._bar = _shown()
+        if self._bar is None and time.monotonic() - self._begin < _QUICK:
+            return
+        bar = self._bar = self._bar or _shown()
         if path not in self._tasks:
             for task in self._tasks.values():
-                self._bar.remove_task(task)
+                bar.remove_task(task)
             name = line(path.name)[:60]
-            self._tasks = {path: self._bar.add_task("reading", name=name, total=of or None)}
-        self._bar.update(self._tasks[path], completed=read)
+            self._tasks = {path: bar.add_task("reading", name=name, total=of or None)}
+        bar.update(self._tasks[path], completed=read)
 
     def close(self) -> None:
         """Take the bar off the screen."""

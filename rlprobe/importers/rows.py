@@ -172,12 +172,12 @@ def _evaluations_named(
     """Columns in which rows of an evaluation have all their metrics named as such."""
     if not _EVALUATION.intersection(columns):
         return columns
-    spelled, trained = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    evaluated, trained = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     for name, (_, valid) in columns.items():
-        into = spelled if name in _EVALUATION else trained if name in _TRAINING else None
+        into = evaluated if name in _EVALUATION else trained if name in _TRAINING else None
         if into is not None:
             into |= True if valid is None else valid
-    apart = spelled & ~trained
+    apart = evaluated & ~trained
     named: dict[str, tuple[FloatArray, BoolArray | None]] = {}
     for name, new in zip(columns, _of_evaluation(tuple(columns), asked=False), strict=True):
         values, valid = columns[name]

@@ -345,26 +345,20 @@ def step_in(text: str) -> tuple[float, int, int] | None:
 def shortened(phrase: str) -> str:
     """A phrase before a number without what loggers put before a name: `INFO train loss`."""
     words = phrase.split(" ")
-    while len(words) > 1 and words[0].lower() in _PREFIXES and not _named(" ".join(words)):
+    while len(words) > 1 and words[0].lower() in _PREFIXES and not naming.anywhere(" ".join(words)):
         del words[0]
     return " ".join(words)
 
 
-@functools.lru_cache(maxsize=4096)
-def _named(key: str) -> frozenset[str]:
-    names = {table.canonical(key) for table in naming.every().values()}
-    return frozenset(name for name in names if name)
-
-
 def meanings(keys: Iterable[str]) -> set[str]:
     """The canonical metrics that these names may stand for."""
-    return {name for key in keys for name in _named(key)}
+    return {name for key in keys for name in naming.anywhere(key)}
 
 
 @functools.lru_cache(maxsize=4096)
 def is_measurement(key: str) -> bool:
     """Whether some framework measures something under this name."""
-    names = {name for name in _named(key) if not _is_interval(name)}
+    names = {name for name in naming.anywhere(key) if not _is_interval(name)}
     return bool(names) and not names & _SETTINGS and key not in _SETTINGS
 
 

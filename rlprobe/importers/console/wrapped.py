@@ -285,7 +285,9 @@ def _goes_on_in_bars(first: str, second: str, *, full: bool) -> bool:
     if start in _BAR + _CORNERS:
         further = len(second) - len(second.lstrip()) > len(first) - len(first.lstrip())
         return full and start == bar and (further or not closed)
-    return ((full or not closed) and end == bar) or (full and bar in second)
+    if (full or not closed) and end == bar:
+        return True
+    return full and bar in second and not _START.match(second)
 
 
 def _goes_on_quoted(first: str, second: str) -> bool:

@@ -78,12 +78,12 @@ class Block:
         tops = dict.fromkeys(key.partition("/")[0] for key in (*self.columns, *self.texts))
         if any(key not in self.objects for key in (*wrappers, *settings) if key in tops):
             return None
-        without = {top for top in settings if top in tops}
+        dropped = {top for top in settings if top in tops}
         wrapper = next((f"{key}/" for key in wrappers if key in tops), "")
         return Block(
             self.size,
-            _without(self.columns, wrapper, without),
-            _without(self.texts, wrapper, without),
+            _without(self.columns, wrapper, dropped),
+            _without(self.texts, wrapper, dropped),
             frozenset(),
         )
 
@@ -127,15 +127,15 @@ class BlockReader:
         leaves = list(_leaves(self._kinds, ()))
         if not leaves or len(leaves) > _MOST_COLUMNS:
             return None
-        found = self._engine.columns(_lines(block), _query(self._kinds, leaves))
-        return None if found is None else self._proven(block, leaves, found)
+        table = self._engine.columns(_lines(block), _query(self._kinds, leaves))
+        return None if table is None else self._proven(block, leaves, table)
 
     def _proven(
-        self, block: bytes, leaves: Sequence[tuple[Path, str]], answer: Mapping[str, Any]
+        self, block: bytes, leaves: Sequence[tuple[Path, str]], table: Mapping[str, Any]
     ) -> Block | None:
         """The columns, if nothing stands in the bytes that is not in them."""
-        size = len(answer["c0"])
-        there = [_valid(answer[f"c{place}"]) for place in range(len(leaves))]
+        size = len(table["c0"])
+        there = [_valid(table[f"c{place}"]) for place in range(len(leaves))]
         values, texts = 0, 0
         for (_, kind), mask in zip(leaves, there, strict=True):
             count = size if mask is None else int(np.count_nonzero(mask))
@@ -153,11 +153,11 @@ class BlockReader:
         for place, ((path, kind), mask) in enumerate(zip(leaves, there, strict=True)):
             key = "/".join(path)
             if kind == "number" and mask is not None and as_nan:
-                columns[key] = np.where(mask, np.ma.getdata(answer[f"c{place}"]), np.nan), None
+                columns[key] = np.where(mask, np.ma.getdata(table[f"c{place}"]), np.nan), None
             elif kind == "number" and (mask is None or mask.any()):
-                columns[key] = np.ma.getdata(answer[f"c{place}"]), mask
+                columns[key] = np.ma.getdata(table[f"c{place}"]), mask
             elif kind == "text":
-                words[key] = _strings(answer[f"t{place}"])
+                words[key] = _strings(table[f"t{place}"])
         for key, said in words.items():
             column, understood = _numbers(said)
             if not understood:
@@ -199,6 +199,7 @@ def _only_numbers(
 
 def _sample(block: bytes) -> Iterator[bytes]:
     """Lines from all over a block."""
+    lines: list[bytes] = []
     for place in range(_PLACES):
         start = block.find(b"\n", len(block) * place // _PLACES) + 1 if place else 0
         stop = block.find(b"\n", start + _SAMPLE_BYTES)

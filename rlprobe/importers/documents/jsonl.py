@@ -172,16 +172,15 @@ class _Reader:
             self._take(np.arange(self.numbered + 1, self.numbered + 1 + rows.size), columns)
             self.numbered += rows.size
             return True
-        numbered = rows.steps(self.step_key)
-        if numbered is None:
+        own = rows.steps(self.step_key)
+        if own is None:
             return False
-        numbers, stepped_rows = numbered
-        lines = () if stepped_rows.all() else _lines(block)
-        for start, stop, stepped in json_runs.runs(stepped_rows):
+        lines = () if own[1].all() else _lines(block)
+        for start, stop, stepped in json_runs.runs(own[1]):
             if stepped:
                 part = json_runs.part(columns, start, stop)
-                self._take(numbers[start:stop], part)
-                self.stepless.passed(int(numbers[stop - 1]), part)
+                self._take(own[0][start:stop], part)
+                self.stepless.passed(int(own[0][stop - 1]), part)
             else:
                 self._slow(lines[start:stop])
         return True
