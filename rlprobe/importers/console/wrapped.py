@@ -250,6 +250,7 @@ def _at_separator(first: str, second: str, whole: str, *, full: bool) -> bool:
         at = len(whole) - len(second) + begins.start(1)
         if whole[at - 1 : at].strip() or first.lstrip()[:2] == "- ":
             return False  # bullets
+        full &= first[-1:] == " " or begins.start(1) > 0
     if begins is not None:
         pairs = pairs_in(first) if pairs_in(second) else []
         between = (first[a.end : b.start] for a, b in itertools.pairwise(pairs))
