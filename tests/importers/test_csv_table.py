@@ -24,6 +24,26 @@ def test_an_export_of_wandb(tmp_path: Path) -> None:
     assert math.isnan(second)
 
 
+def test_names_of_runs_may_hold_stamps_and_sentences(tmp_path: Path) -> None:
+    name = "17/04/2025_22:06 2024-05-01 10:11:12 what we tried after the last one: 0.5 - loss"
+    run = read(tmp_path, "wandb.csv", f'"Step","{name}"\n4,0.5\n8,0.25\n')
+    assert points(run, "loss") == [(4, 0.5), (8, 0.25)]
+
+
+@pytest.mark.parametrize("before", ["> ", "0: ", "[rank3]: "])
+def test_a_table_behind_prefixes_is_the_consoles(tmp_path: Path, before: str) -> None:
+    rows = ("step\tloss\tzorp", "10\t0.5\t3", "20\t0.25\t4")
+    run = read(tmp_path, "train.log", "".join(f"{before}{row}\n" for row in rows))
+    assert run.info.source == "console"
+    assert points(run, "loss") == [(10, 0.5), (20, 0.25)]
+
+
+def test_chatter_with_a_comma_heads_no_table(tmp_path: Path) -> None:
+    text = "2024-05-01 10:11:12,345 INFO ready\nstep: 1, loss: 0.5\nstep: 2, loss: 0.25\n"
+    run = read(tmp_path, "train.log", text)
+    assert points(run, "loss") == [(1, 0.5), (2, 0.25)]
+
+
 def test_an_export_of_several_runs(tmp_path: Path) -> None:
     text = '"Step","one - loss","two - loss","one - loss__MAX"\n1,0.5,,0.5\n2,0.25,0.75,\n'
     runs = open_runs(log(tmp_path, "wandb.csv", text))
