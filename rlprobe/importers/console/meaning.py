@@ -134,7 +134,7 @@ class Meanings:
         if line.labelled or messages().see(segment, line.rank) is not None:
             return None
         # How long a line is depends on its numbers: that is looked at where it is used.
-        broken = may_be_broken(text if line.prefixed else text.ljust(SHORTEST))
+        broken = may_be_broken(text.ljust(SHORTEST))
         if not text.strip():
             return PartHead(line.rank, broken, line.prefixed), {}
         row = self._row(text)

@@ -21,6 +21,7 @@ SHORTEST = 24  # characters of a line that may be broken
 _NARROWEST, _WIDEST = 40, 512  # characters of a line on a terminal
 _CUT_BLANKS = 2  # that may be missing at the end of a line
 _LONGEST = 32_768
+_MOST_LINES = 200  # of a dict
 _ROW = re.compile(r"[\w)\]'\"]\s?[:=|]\s?[-+.\d'\"ni]|[A-Za-z_]\s+[-+]?\.?\d|\bstep:\d")
 _START = re.compile(
     r"\s*(?:(?:global|train|training)?[ _]?(?:step|iter|iteration|epoch|episode|update)s?\b|\[|\{|<"
@@ -32,6 +33,7 @@ _STEPPED = re.compile(
 )
 _ENDS_IN_NUMBER = re.compile(r"(?:\d|\d[eE][-+]?|[\s:=(\[][-+.]|\.)$")
 _NUMBER_GOES_ON = re.compile(r"[\d.]|[eE][-+]?\d|[-+]\d")
+_SIGNED = re.compile(r"[A-Za-z)]\s?[:=]\s?[-+.]$")
 _LAST_TOKEN = re.compile(r"[^\s,|;]*[\s,|;]*$")
 _SEPARATOR = re.compile(r"\s*([-|,;/])\s+(?=[A-Za-z_])")
 _ENDS_IN_SEPARATOR = re.compile(r"(?:\s-|[|,;/])\s*$|\t$")
@@ -64,7 +66,7 @@ class Wrapped:
     def __init__(self, width: int = 0) -> None:
         self._width = width
         self._held: Line | None = None
-        self._open = False  # whether a dict is
+        self._open = 0  # lines that a dict may still go on
         self._last = 0  # the length of the last piece of what is held
 
     @property
@@ -120,10 +122,12 @@ class Wrapped:
         inside = self._open
         opened, closed = line.text.rfind("{"), line.text.rfind("}")
         if opened > closed:
-            self._open = bool(_OPENS.search(line.text, opened))
-        elif closed >= 0 or _START.match(line.text) or line.prefixed:
-            self._open = inside = False
-        if inside or self._open or not may_be_broken(line.text):
+            self._open = _MOST_LINES if _OPENS.search(line.text, opened) else 0
+        elif closed >= 0 or line.prefixed:
+            self._open = inside = 0
+        else:
+            self._open = max(self._open - 1, 0)
+        if inside or self._open or not may_be_broken(line.text.ljust(min(line.length, SHORTEST))):
             return [line]
         self._held = line
         return []
@@ -147,6 +151,7 @@ class Wrapped:
             and _ENDS_IN_NUMBER.search(held.text)
             and _NUMBER_GOES_ON.match(text)
             and not _START.match(text)
+            and (pairs_in(held.text) or _SIGNED.search(held.text))
         ):
             return replace(held, text=_LAST_TOKEN.sub("", held.text), cut=True)
         return held
@@ -170,7 +175,7 @@ def goes_on(first: str, second: str, whole: str, *, full: bool) -> bool:
         return _goes_on_in_bars(first, second, full=full)
     if first.lstrip()[:1] in "'\"":
         return _goes_on_quoted(first, second)
-    if _at_separator(first, second, full=full) or (
+    if _at_separator(first, second, whole, full=full) or (
         full and second.startswith("{") and _DICT_NEXT.search(first)
     ):
         return True
@@ -238,10 +243,15 @@ def _is_separated_alike(first: str, pairs: Sequence[Pair]) -> bool:
     return len(pairs) < 2 or tail.startswith(first[pairs[-2].end : pairs[-1].start] or "\0")
 
 
-def _at_separator(first: str, second: str, *, full: bool) -> bool:
+def _at_separator(first: str, second: str, whole: str, *, full: bool) -> bool:
     """Whether a line begins with what separates the pairs of the line before."""
     begins = _SEPARATOR.match(second)
-    if begins is not None and first.lstrip()[:2] != second.lstrip()[:2]:  # bullets
+    if begins is not None and begins[1] == "-":
+        at = len(whole) - len(second) + begins.start(1)
+        if whole[at - 1 : at].strip() or first.lstrip()[:2] == "- ":
+            return False  # bullets
+        full &= first[-1:] == " " or begins.start(1) > 0
+    if begins is not None:
         pairs = pairs_in(first) if pairs_in(second) else []
         between = (first[a.end : b.start] for a, b in itertools.pairwise(pairs))
         return (full and bool(pairs)) or any(begins[1] in text for text in between)
@@ -271,6 +281,8 @@ def _goes_on_in_bars(first: str, second: str, *, full: bool) -> bool:
         return full and not closed and start not in _CORNERS + _BAR
     if second.strip() == bar:
         return True
+    if _START.match(second) and start not in _BAR:
+        return False
     if start in _BAR + _CORNERS:
         further = len(second) - len(second.lstrip()) > len(first) - len(first.lstrip())
         return full and start == bar and (further or not closed)

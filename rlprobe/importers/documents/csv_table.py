@@ -19,6 +19,7 @@ _PEEK_ROWS = 50
 _NO_NAME = re.compile(
     r"^\s*(?:>\s|\d+:\s|\[?(?:rank|default)\d+\]?:|\(\w[\w.:]*(?:\spid=\d+)?\)\s)"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:|[{}]|\]\s*\[|^[-=]{3,}$|<\w+>"
+    r"|:\s?[-+]?\.?\d|^(?:step|iter|iteration|epoch)\s+\d|(?:\b[a-zA-Z]+[.,]?\s+){5}"
 )
 _RULE = re.compile(r"[\s|:+-]*-[\s|:+-]*")
 
