@@ -69,7 +69,11 @@ class CSVTable(Importer):
         if style is None:
             return source.suffix in _SUFFIXES and bool(first)
         header = style.cells(first)
-        if any(style.number(cell) is not None or _NO_NAME.search(cell) for cell in header):
+        # A file that says it is a table may have any names: W&B puts those of runs into them.
+        text = source.suffix not in _SUFFIXES
+        if any(style.number(cell) is not None for cell in header):
+            return False
+        if text and any(map(_NO_NAME.search, header)):
             return False
         table = Table(source, style, header)
         cells = [style.cells(text) for text in lines]
