@@ -97,3 +97,9 @@ def test_a_table_without_steps_is_numbered(tmp_path: Path) -> None:
     run = read(tmp_path, "run.csv", "loss,reward\n0.5,1\n0.25,2\n")
     assert points(run, "loss") == [(1, 0.5), (2, 0.25)]
     assert run.info.notes == ("steps not logged: numbered by row",)
+
+
+def test_an_export_may_have_runs_of_any_name_in_its_columns(tmp_path: Path) -> None:
+    run = "17/04/2025_22:06:37_a-48n - lm_loss"
+    text = f'"Step","{run}","{run}__MIN"\n"4","12.5","12.5"\n"52","9.25","9.25"\n'
+    assert points(read(tmp_path, "export.csv", text), "loss") == [(4, 12.5), (52, 9.25)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.importers.judge import EXACT, LOST, MUTE, REFUSED, SAID, WRONG, Judgement, judge
+from tests.importers.judge import EXACT, LOST, REFUSED, SAID, WRONG, Judgement, judge
 from tests.importers.shapes import SHAPES, log, plain
 from tests.importers.tables import Cell, Table
 
@@ -57,7 +57,7 @@ def _table(*losses: float, key: str = "loss") -> Table:
         ("step: 1, loss: 0.5\nstep: 2, loss: 0.24\n", WRONG),
         ("step: 1, loss: 0.5\nstep: 2, loss: 0.25\nstep: 3, loss: 0.1\n", WRONG),
         ("step: 1, loss: 0.5, kl: 0.1\nstep: 2, loss: 0.25, kl: 0.1\n", WRONG),
-        ("nothing here\n", MUTE),
+        ("nothing here\n", REFUSED),
     ],
 )
 def test_the_judge_tells_what_was_read_from_what_was_written(text: str, outcome: str) -> None:

@@ -193,11 +193,11 @@ def test_nothing_is_read_any_more_once_somebody_else_records() -> None:
 def test_hostile_output_costs_little_time_and_memory(line: bytes) -> None:
     output = OutputRows(lambda step, row: None, lambda: True)
     lines = Lines(output.see)
-    started = time.perf_counter()
+    started = time.process_time()
     for start in range(0, len(line), 65_536):
         lines.feed(1, line[start : start + 65_536])
     lines.finish()
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
     reader = output._reader
     held = [len(reader.asides.alone), len(reader.held.lists._lists)]
     held += [len(reader.held.lists._backs), *map(len, reader.held._groups.values())]

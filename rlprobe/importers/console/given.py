@@ -7,6 +7,7 @@ from rlprobe.importers.console.account import Account
 from rlprobe.importers.console.alike import repeats, says_more
 from rlprobe.importers.console.asides import Asides
 from rlprobe.importers.console.blocks import Blocks, Group
+from rlprobe.importers.console.episodes import Episodes
 from rlprobe.importers.console.held import Held, beside
 from rlprobe.importers.console.rank_rows import RankRows
 from rlprobe.importers.console.steps import Bar, ConsoleRow, Row
@@ -35,6 +36,7 @@ class Given:
         self.bar_here = False  # whether it stands in this line
         self.rank: int | None = None
         self.ranks = RankRows()
+        self.episodes = Episodes()
         self.context: int | None = None
         self.waiting: ConsoleRow | None = None
         self.last: Row = {}
@@ -75,11 +77,18 @@ class Given:
             self._implicit(row)
 
     def _explicit(self, step: int, row: Row) -> None:
+        if self.rank is None and self.episodes.add(step, row):
+            return
         self._flush()
+        if self.rank is None and self.episodes.add(step, row):
+            return
         if self.rank is not None and self.ranks.add(step, self.rank, row):
             return  # another rank has printed this step
         if self.latest == step and repeats(self.last, row):
             return
+        self._stepped(step, row)
+
+    def _stepped(self, step: int, row: Row) -> None:
         self.last = row
         self.names.update(row)
         self._before_row(step)
@@ -112,7 +121,14 @@ class Given:
                 self._flush()
         self.waiting = ConsoleRow(None, row, bar=self.bar, bar_at=at)
 
+    def _end_episodes(self) -> None:
+        """The step of the last episodes is whole."""
+        whole = self.episodes.take()
+        if whole is not None:
+            self._stepped(*whole)
+
     def _flush(self) -> None:
+        self._end_episodes()
         if self.waiting is None:
             return
         row, self.waiting = self.waiting, None

@@ -113,6 +113,7 @@ def measures(row: dict[str, float]) -> bool:
     return any(is_measurement(key) for key in row)
 
 
+_LARGER = ("epoch", "episode", "rollout", "batch", "round", "sample", "example", "token", "frame")
 _HINTS = ("step", "iter", "epoch", "episode", "update", "rollout", "batch", "round", "itr")
 
 
@@ -249,7 +250,8 @@ def _pairs(inside: str) -> list[tuple[str, str]] | None:
 def parse_coarse(line: str) -> dict[str, float] | None:
     """The metrics of a line whose `step` counts something larger: epochs, episodes, rounds."""
     text = ANSI.sub("", line[:MAX_CHARACTERS]).strip()
-    row = _plain(text, coarse=True) if _may_tell_a_step(text) else None
+    lower = text.lower()
+    row = _plain(text, coarse=True) if any(hint in lower for hint in _LARGER) else None
     return row if row and measures(row) else None
 
 

@@ -37,6 +37,7 @@ _BEFORE = re.compile(
       | [\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?
       | \[?(?:INFO|DEBUG|WARNING|WARN|ERROR|SUCCESS|CRITICAL|TRACE)\]?(?::[\w.]{1,80}:)?
             (?=[\s\['\"{]|$)
+      | \[(?:INFO|DEBUG|WARNING|ERROR)\|[^\]\s]{1,80}(?:[ ][\d:.,]{1,20})?\]
       | [A-Za-z_][\w.]{0,60}[ ]-[ ](?:INFO|DEBUG|WARNING|ERROR)(?=[ ]-[ ])
       | \[[\w./-]{1,120}\.(?:py|cpp|cc|cu):\d+(?::\w+)?\]
       | [\w./-]{1,120}\.py:\d+(?::\w+)?\]?(?=\s|:)

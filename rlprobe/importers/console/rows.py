@@ -120,6 +120,7 @@ class Reader(Given):
         if isinstance(known.head, RowHead):
             self._row(known.numbers)
             return
+        self._end_episodes()
         found = known.head.labelled(known.numbers)
         if not self.blocks.take(found, known.number, known.segment) and known.head.metrics:
             self.account.miss(self.number, bare(known.segment).text)
@@ -270,6 +271,7 @@ class Reader(Given):
 
     def _other(self, text: str) -> None:
         """A line that is no row: a heading, a label under one, a step for the next dict."""
+        self._end_episodes()
         self.held.lists.feed(text)
         context = console_line.context_in(text)
         self.context = self.context if context is None else context

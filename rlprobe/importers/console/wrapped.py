@@ -174,7 +174,7 @@ def goes_on(first: str, second: str, whole: str, *, full: bool) -> bool:
     if first.lstrip()[:1] in _BAR + _CORNERS and first.strip():
         return _goes_on_in_bars(first, second, full=full)
     if first.lstrip()[:1] in "'\"":
-        return _goes_on_quoted(first, second)
+        return _goes_on_quoted(first, second, whole, full=full)
     if _at_separator(first, second, whole, full=full) or (
         full and second.startswith("{") and _DICT_NEXT.search(first)
     ):
@@ -291,13 +291,16 @@ def _goes_on_in_bars(first: str, second: str, *, full: bool) -> bool:
     return full and bar in second and not _START.match(second)
 
 
-def _goes_on_quoted(first: str, second: str) -> bool:
+def _goes_on_quoted(first: str, second: str, whole: str, *, full: bool) -> bool:
     """The body of a dict without its braces."""
-    if second.lstrip()[:1] == "{" or "}" in first or (_is_whole(first) and _is_whole(second)):
+    start = second.lstrip()[:1]
+    if start == "{" or "}" in first:
         return False
-    if _is_whole(first) and not second.lstrip().startswith(("'", ",")):
-        return False
-    return "'" in second or '"' in second or _is_whole(first + second)
+    if not _is_whole(first):
+        return "'" in second or '"' in second or _is_whole(first + second)
+    if first.rstrip()[-1:] == ",":
+        return start in "'\""
+    return start == "," or (full and start not in "'\"" and _is_whole(whole))
 
 
 def _is_whole(text: str) -> bool:

@@ -19,7 +19,7 @@ _PEEK_ROWS = 50
 _NO_NAME = re.compile(
     r"^\s*(?:>\s|\d+:\s|\[?(?:rank|default)\d+\]?:|\(\w[\w.:]*(?:\spid=\d+)?\)\s)"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:|[{}]|\]\s*\[|^[-=]{3,}$|<\w+>"
-    r"|:\s+[-+]?\.?\d|^(?:step|iter|iteration|epoch)\s+\d|(?:\b[a-zA-Z]+[.,]?\s+){5}"
+    r"|:\s?[-+]?\.?\d|^(?:step|iter|iteration|epoch)\s+\d|(?:\b[a-zA-Z]+[.,]?\s+){5}"
 )
 _RULE = re.compile(r"[\s|:+-]*-[\s|:+-]*")
 
@@ -69,9 +69,11 @@ class CSVTable(Importer):
         if style is None:
             return source.suffix in _SUFFIXES and bool(first)
         header = style.cells(first)
+        # A file that says it is a table may have any names: W&B puts those of runs into them.
+        text = source.suffix not in _SUFFIXES
         if any(style.number(cell) is not None for cell in header):
             return False
-        if source.suffix not in _SUFFIXES and any(map(_NO_NAME.search, header)):
+        if text and any(map(_NO_NAME.search, header)):
             return False
         table = Table(source, style, header)
         cells = [style.cells(text) for text in lines]
