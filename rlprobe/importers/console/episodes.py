@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 Row = dict[str, float]
+_MOST_KEYS = 4  # of a row about one episode
 
 
 class Episodes:
@@ -23,7 +24,7 @@ class Episodes:
 
     def add(self, step: int, row: Row) -> bool:
         """Take a row; False if it is none of an episode, or of another step than those kept."""
-        if not any("episod" in key.lower() for key in row):
+        if len(row) > _MOST_KEYS or not any("episod" in key.lower() for key in row):
             return False
         alike = step == self._step and row.keys() == self._sums.keys()
         if self._waiting and not alike:
