@@ -35,3 +35,34 @@ def test_a_row_broken_at_any_width_is_read_value_for_value(tmp_path: Path, width
     assert entropy == pytest.approx([step / 10 + 0.001 for step in range(1, 7)])
     assert points(run, "grad_norm") == [(step, 10.5 + step) for step in range(1, 7)]
     assert points(run, "completion_length_mean") == [(step, 510.0 + step) for step in range(1, 7)]
+
+
+@pytest.mark.parametrize("width", [44, 47])
+def test_numbers_in_two_columns_go_on_in_the_next_line(tmp_path: Path, width: int) -> None:
+    stamp = "2020-12-08 21:40:50.116  | "
+    rows = [
+        line
+        for step in range(1, 4)
+        for line in (
+            f"{stamp}Iteration     {step}",
+            f"{stamp}pass@8        5.66792{step}",
+            f"{stamp}grad_norm     3.25{step}e-05",
+            f"{stamp}------------  -----------",
+        )
+    ]
+    broken = [row[at : at + width] for row in rows for at in range(0, len(row), width)]
+    run = read(tmp_path, "run.log", "\n".join(broken) + "\n")
+    assert [value for _, value in points(run, "pass@8")] == [5.667921, 5.667922, 5.667923]
+    assert [value for _, value in points(run, "grad_norm")] == [3.251e-05, 3.252e-05, 3.253e-05]
+
+
+def test_a_percentage_that_is_broken_is_one(tmp_path: Path) -> None:
+    rows = [
+        f"Step {step}/900|pass@8: 0.00000001|entropy: 5.304e-01|clip_ratio: 0.00{step}2%|loss: 0.5|"
+        for step in range(1, 5)
+    ]
+    width = rows[0].index("%|") - 1
+    broken = [row[at : at + width] for row in rows for at in range(0, len(row), width)]
+    run = read(tmp_path, "run.log", "\n".join(broken) + "\n")
+    shares = [value for _, value in points(run, "clip_ratio") or points(run, "clip_fraction")]
+    assert shares == pytest.approx([0.000012, 0.000022, 0.000032, 0.000042])

@@ -49,6 +49,7 @@ _KERAS = re.compile(r"\s*\d+/(?:\d+|Unknown)\s*[\[━][^-]{0,120}? - ")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _LISTED = re.compile(r"\s*(?:[/|,;]\s*)+")  # nothing but what separates pairs
 _MOST_WORDS = 3
+_MOST_BLANKS = 6  # in a name; what has more is a sentence
 
 
 @dataclass(slots=True)
@@ -167,8 +168,10 @@ def _label(text: str) -> Labelled | None:
         return None
     value = value_of(match["value"].rstrip(".,"), match["unit"])
     key = console_line.shortened(match["key"].strip())
-    if value is None or not key:
+    if value is None or not key or key.count(" ") > _MOST_BLANKS:
         return None
+    if len(key) == 1 and not console_line.is_measurement(key):
+        return None  # a variable
     label = Labelled("labels", indent=_depth(text))
     _take(label, key, value)
     return label
@@ -207,7 +210,7 @@ def _several(text: str) -> Labelled | None:
 def _is_named(pair: Pair) -> bool:
     """Whether words before a number are a name: with a sign between, or as names are spelled."""
     return (
-        not pair.blank
+        (not pair.blank and len(pair.key) > 1)
         or "/" in pair.key
         or "_" in pair.key
         or console_line.is_measurement(console_line.shortened(pair.key))

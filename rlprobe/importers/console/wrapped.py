@@ -22,10 +22,14 @@ _NARROWEST, _WIDEST = 40, 512  # characters of a line on a terminal
 _CUT_BLANKS = 2  # that may be missing at the end of a line
 _LONGEST = 32_768
 _MOST_LINES = 200  # of a dict
-_ROW = re.compile(r"[\w)\]'\"]\s?[:=|]\s?[-+.\d'\"ni]|[A-Za-z_]\s+[-+]?\.?\d|\bstep:\d")
+_ROW = re.compile(
+    r"[\w)\]'\"]\s?[:=|]\s?[-+.\d'\"ni]|[A-Za-z_][\w@.%/-]{0,40}\s+[-+]?\.?\d|\bstep:\d"
+)
+_DRAWN = re.compile(r"%\|[^|]{0,300}\|\s*\d+/")
 _START = re.compile(
     r"\s*(?:(?:global|train|training)?[ _]?(?:step|iter|iteration|epoch|episode|update)s?\b|\[|\{|<"
-    r"|>|[-=*#_|:]{2}|Traceback|File |Saving|WARN|\d{1,6}:\s*(?:step|(?-i:[A-Z]))|\d{1,3}%\|)",
+    r"|>|[-=*#_|:]{2}|Traceback|File |Saving|WARN|\d{1,6}:\s*(?:step|(?-i:[A-Z]))"
+    r"|\d{1,3}%\|(?=[\s█▏▎▍▌▋▊▉#]|$))",
     re.IGNORECASE,
 )
 _STEPPED = re.compile(
@@ -34,6 +38,8 @@ _STEPPED = re.compile(
 _ENDS_IN_NUMBER = re.compile(r"(?:\d|\d[eE][-+]?|[\s:=(\[][-+.]|\.)$")
 _NUMBER_GOES_ON = re.compile(r"[\d.]|[eE][-+]?\d|[-+]\d")
 _SIGNED = re.compile(r"[A-Za-z)]\s?[:=]\s?[-+.]$")
+_COLUMNS = re.compile(r"\s*[A-Za-z_][^\s|]*(?: [^\s|]+){0,3}\s{2,}[-+]?[\d.]\S*")
+_REST_OF_NUMBER = re.compile(r"[\d.]*(?:[eE]?[-+]?\d+)?\s*")
 _LAST_TOKEN = re.compile(r"[^\s,|;]*[\s,|;]*$")
 _SEPARATOR = re.compile(r"\s*([-|,;/])\s+(?=[A-Za-z_])")
 _ENDS_IN_SEPARATOR = re.compile(r"(?:\s-|[|,;/])\s*$|\t$")
@@ -151,7 +157,7 @@ class Wrapped:
             and _ENDS_IN_NUMBER.search(held.text)
             and _NUMBER_GOES_ON.match(text)
             and not _START.match(text)
-            and (pairs_in(held.text) or _SIGNED.search(held.text))
+            and (pairs_in(held.text) or _SIGNED.search(held.text) or _COLUMNS.fullmatch(held.text))
         ):
             return replace(held, text=_LAST_TOKEN.sub("", held.text), cut=True)
         return held
@@ -188,6 +194,8 @@ def goes_on(first: str, second: str, whole: str, *, full: bool) -> bool:
 def _is_seam(first: str, whole: str, seam: int) -> bool:
     """Whether a line that is as long as the terminal is wide goes on in the next."""
     before = pairs_in(first)
+    if _COLUMNS.fullmatch(first) and _REST_OF_NUMBER.fullmatch(whole[seam:]):
+        return True  # a name and its number in two columns
     if not before and not _STEPPED.search(first):
         return False  # rows of a table, and text
     pairs = pairs_in(whole)
@@ -260,7 +268,9 @@ def _at_separator(first: str, second: str, whole: str, *, full: bool) -> bool:
 
 def may_be_broken(text: str) -> bool:
     """Whether a line may lack its end."""
-    if len(text) < SHORTEST or len(text) > _LONGEST or "%|" in text or "<t" in text:
+    if len(text) < SHORTEST or len(text) > _LONGEST or "<t" in text:
+        return False
+    if "%|" in text and _DRAWN.search(text):
         return False
     start = text.lstrip()[:1]
     if start in _BAR + _CORNERS:
