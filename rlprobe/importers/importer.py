@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rlprobe.errors import InputError
+from rlprobe.errors import EmptyRunError, InputError
 from rlprobe.importers.rows import RowTable
 from rlprobe.importers.source import Source
 from rlprobe.importers.steps import STEP_KEYS
@@ -111,6 +111,18 @@ class Importer(ABC):
     def read_folder(self, directory: Path) -> list[Reading]:
         """What a directory holds whose files it claims; InputError if it cannot be read."""
         raise InputError(f"Couldn't read '{directory}' as {self.name}: it is a directory")
+
+
+class FolderImporter(Importer):
+    """Reads directories as a whole, and no single file: by `claims` and `read_folder`."""
+
+    def recognises(self, source: Source) -> bool:
+        """Never a single file."""
+        return False
+
+    def read(self, source: Source) -> list[Reading]:
+        """Nothing: see `read_folder`."""
+        raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
 
 
 class CutDocumentError(InputError):

@@ -7,9 +7,10 @@ import re
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.pairs import left_of, pairs_in
 from rlprobe.importers.console.prefixes import ANSI
+from rlprobe.importers.unread import UnreadCount
 from rlprobe.values import Unread
 
-_MOST_EXAMPLES, _QUOTED = 3, 200
+_QUOTED = 200  # characters
 _LONGEST = 4_000
 _HINT = re.compile(r"[\w)\]%'\"]\s{0,3}[:=|]\s{0,3}(?:[-+]?\.?\d|nan|-?inf)", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]{2,}")
@@ -21,22 +22,19 @@ class Account:
 
     Attributes:
         read: those that were understood.
-        missed: those that were not.
+        missed: counts those that were not.
         samples: numbers that came several times between two rows: of single samples, left out.
     """
 
     def __init__(self) -> None:
         self.read = 0
-        self.missed = 0
+        self.missed = UnreadCount("line")
         self.samples = 0
-        self._examples: list[tuple[int, str]] = []
         self._sample = (0, "")
 
     def miss(self, number: int, text: str, count: int = 1) -> None:
         """Lines of metrics that were not understood, or only in part, and the first of them."""
-        self.missed += count
-        if len(self._examples) < _MOST_EXAMPLES:
-            self._examples.append((number, _quoted(text)))
+        self.missed.add(number, _quoted(text), count)
 
     def sampled(self, number: int, text: str, count: int) -> None:
         """Lines with numbers of single samples, and the first of them."""
@@ -54,12 +52,9 @@ class Account:
             f'"{text}"'
         ]
 
-    def unread(self) -> tuple[Unread, ...]:
+    def unread(self) -> list[Unread]:
         """What was missed, if anything."""
-        if not self.missed:
-            return ()
-        of = self.read + self.missed
-        return (Unread("line", self.missed, of, tuple(self._examples)),)
+        return self.missed.unread(self.read)
 
 
 def _quoted(text: str) -> str:
@@ -71,10 +66,8 @@ def looks_like_metrics(text: str) -> bool:
     if len(text) > _LONGEST or not _HINT.search(text):
         return False
     pairs = [pair for pair in pairs_in(text) if pair.of is None]
-    known = [pair for pair in pairs if console_line.is_measurement(_last_words(pair.key))]
+    known = [
+        pair for pair in pairs if console_line.is_measurement(console_line.shortened(pair.key))
+    ]
     words = len(_WORD.findall(left_of(text, pairs)))
     return bool(known) and words <= _FEW_WORDS + len(pairs)
-
-
-def _last_words(key: str) -> str:
-    return console_line.shortened(key)

@@ -49,7 +49,6 @@ _KERAS = re.compile(r"\s*\d+/(?:\d+|Unknown)\s*[\[━][^-]{0,120}? - ")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _LISTED = re.compile(r"\s*(?:[/|,;]\s*)+")  # nothing but what separates pairs
 _MOST_WORDS = 3
-_MOST_BLANKS = 6  # in a name; what has more is a sentence
 
 
 @dataclass(slots=True)
@@ -168,7 +167,7 @@ def _label(text: str) -> Labelled | None:
         return None
     value = value_of(match["value"].rstrip(".,"), match["unit"])
     key = console_line.shortened(match["key"].strip())
-    if value is None or not key or key.count(" ") > _MOST_BLANKS:
+    if value is None or not key or key.count(" ") > console_line.MOST_BLANKS:
         return None
     if len(key) == 1 and not console_line.is_measurement(key):
         return None  # a variable

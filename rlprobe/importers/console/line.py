@@ -77,7 +77,7 @@ _BEFORE_BODY = re.compile(
 )  # of a dict without braces
 _LONGEST_WORD = 300
 _FIRST = frozenset("[0123456789")
-_MOST_BLANKS = 6  # in a name
+MOST_BLANKS = 6  # in a name; what has more is a sentence
 _FEWEST = 2  # pairs that make a dict without its braces
 _WORDS = re.compile(r"[^a-z]+")
 
@@ -196,7 +196,7 @@ def dictionary(text: str, step_key: str | None = None) -> dict[str, float] | Non
     pairs = _pairs(inside)
     if not pairs or (start < 0 and len(pairs) < _FEWEST):
         return None
-    if any(key.count(" ") > _MOST_BLANKS for key, _ in pairs):
+    if any(key.count(" ") > MOST_BLANKS for key, _ in pairs):
         return None  # a sentence
     step_at = _dict_step([key for key, _ in pairs], step_key)
     row: dict[str, float] = {}

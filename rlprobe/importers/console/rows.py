@@ -53,7 +53,6 @@ class Reader(Given):
         self.tables = Tables()
         self.open: list[str] = []
         self.open_size = 0
-        self.most = most
         self.messages = messages()
         self.said: list[tuple[int, Message]] = []  # in what was fed last, each behind how many rows
         self.scalars = Scalars()

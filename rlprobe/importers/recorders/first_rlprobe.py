@@ -14,7 +14,7 @@ import numpy as np
 from rlprobe import naming, schema
 from rlprobe.errors import EmptyRunError, InputError
 from rlprobe.importers.documents.json_document import load
-from rlprobe.importers.importer import Complaints, Importer, Reading
+from rlprobe.importers.importer import Complaints, FolderImporter, Reading
 from rlprobe.importers.numbers import number
 from rlprobe.importers.rows import Columns
 from rlprobe.importers.source import Source
@@ -40,7 +40,7 @@ _ALWAYS = ("loss", "grad_norm")  # the trainer logs them wherever it logs a lear
 _PARTLY = "rollouts are those that rlprobe 0.1.0 chose: groups need not be whole"
 
 
-class FirstRlprobe(Importer):
+class FirstRlprobe(FolderImporter):
     """Recordings of rlprobe 0.1.0: a directory with `manifest.json`, `steps.parquet`,
     `events.jsonl` and `samples/`.
 
@@ -60,14 +60,6 @@ class FirstRlprobe(Importer):
     description = "recordings of rlprobe 0.1.0 (manifest.json, steps.parquet)"
     priority = 18
     folder = True
-
-    def recognises(self, source: Source) -> bool:
-        """Never a single file: its directory is read as a whole."""
-        return False
-
-    def read(self, source: Source) -> list[Reading]:
-        """Nothing: see `read_folder`."""
-        raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
 
     def claims(self, directory: Path) -> list[Path]:
         """All files of a recording."""

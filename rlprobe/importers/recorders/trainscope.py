@@ -11,7 +11,7 @@ import numpy as np
 
 from rlprobe.errors import EmptyRunError, InputError
 from rlprobe.importers.documents.json_document import load
-from rlprobe.importers.importer import Importer, Reading
+from rlprobe.importers.importer import FolderImporter, Reading
 from rlprobe.importers.points import ColumnTable
 from rlprobe.importers.rows import Columns
 from rlprobe.importers.source import Source
@@ -37,7 +37,7 @@ _MOST_LAYERS = 2_000
 _NAMED = 20
 
 
-class TrainScope(Importer):
+class TrainScope(FolderImporter):
     """Runs of trainscope: a directory with `meta.json`, `global.arrow`, `layers/` and more.
 
     The global rows are the run, metrics of plug-ins are `<plug-in>/<metric>`. Times become seconds
@@ -52,14 +52,6 @@ class TrainScope(Importer):
     description = "trainscope runs (a directory with global.arrow)"
     priority = 19
     folder = True
-
-    def recognises(self, source: Source) -> bool:
-        """Never a single file: its directory is read as a whole."""
-        return False
-
-    def read(self, source: Source) -> list[Reading]:
-        """Nothing: see `read_folder`."""
-        raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
 
     def claims(self, directory: Path) -> list[Path]:
         """All files of a run."""

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from rlprobe.errors import EmptyRunError, InputError
-from rlprobe.importers.importer import Importer, Reading
+from rlprobe.importers.importer import FolderImporter, Reading
 from rlprobe.importers.points import Points, rows_of
-from rlprobe.importers.source import Source
 from rlprobe.importers.trackers import rocksdb
 from rlprobe.importers.trackers.sqlite_file import opened
 from rlprobe.values import Problem
@@ -32,7 +31,7 @@ _MOST_PROBLEMS = 20
 Part = str | int
 
 
-class Aim(Importer):
+class Aim(FolderImporter):
     """Aim repositories: the hidden directory `.aim`, or the directory that holds it.
 
     A repository holds many runs, each in a RocksDB of its own, which is read without RocksDB and
@@ -47,14 +46,6 @@ class Aim(Importer):
     name = "aim"
     description = "Aim repositories (a directory with .aim in it)"
     priority = 26
-
-    def recognises(self, source: Source) -> bool:
-        """Never a single file: its directory is read as a whole."""
-        return False
-
-    def read(self, source: Source) -> list[Reading]:
-        """Nothing: see `read_folder`."""
-        raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
 
     def claims(self, directory: Path) -> list[Path]:
         """The files of a repository that hold metrics."""
