@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rlprobe import schema
@@ -43,9 +43,9 @@ class LastWords:
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=_LINES)
 
-    def add(self, text: str) -> None:
-        """A line."""
-        self._lines.append(text[:_CHARACTERS])
+    def add(self, lines: Iterable[str]) -> None:
+        """Lines, in order."""
+        self._lines.extend(line[:_CHARACTERS] for line in lines)
 
     def clear(self) -> None:
         """The run has gone on."""

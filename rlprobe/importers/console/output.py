@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rlprobe.errors import EmptyRunError
+from rlprobe.importers.console.meaning import Known
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.sieve import Lines
+from rlprobe.importers.console.signs import tells
 from rlprobe.importers.console.steps import ConsoleRow
 from rlprobe.importers.console.trainings import Mark, Trainings
 from rlprobe.importers.console.wrapped import width_of
@@ -17,30 +19,11 @@ from rlprobe.importers.source import Source
 def readings_of(source: Source, output: Lines | Iterable[str | Mark]) -> list[Reading]:
     """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
     reader, trainings = Reader(step_key=source.step_key, width=width_of(source.head)), Trainings()
-    lines = output if isinstance(output, Lines) else None
-    given = output if not isinstance(output, Lines) else output.read(lambda: reader.idle)
-    for line in given:
-        if isinstance(line, Mark):
-            _pause(reader, trainings)
-            trainings.mark(line)
-            continue
-        passed = () if lines is None else lines.passed()
-        if lines is not None and lines.skipped:
-            reader.pass_over(lines.skipped, lines.longest)
-        if trainings.tells(line):
-            _pause(reader, trainings)
-            trainings.hear(line)
-        before = reader.progress
-        rows = reader.feed(line)
-        for text in passed:
-            trainings.say(text)
-        if reader.progress != before:
-            trainings.move()
-        if rows or reader.said:
-            _give(reader, trainings, rows)
-        trainings.say(line)
-    for text in () if lines is None else lines.passed():
-        trainings.say(text)
+    if isinstance(output, Lines):
+        _read(output, reader, trainings)
+    else:
+        for line in output:
+            _hear(line, reader, trainings)
     _pause(reader, trainings)
     trainings.add_late(reader.finish())
     notes = (reader.note, *reader.account.notes(), *reader.ranks.notes(), *reader.episodes.notes())
@@ -50,6 +33,47 @@ def readings_of(source: Source, output: Lines | Iterable[str | Mark]) -> list[Re
     readings[0].unread = [*reader.account.unread(), *readings[0].unread]
     # Rows of ranks tell nothing of several trainings: each has steps of its own.
     return [*readings, *reader.ranks.readings()] if len(readings) == 1 else readings
+
+
+def _read(lines: Lines, reader: Reader, trainings: Trainings) -> None:
+    """The lines of a log that can matter."""
+    for line in lines.read(reader):
+        longest = lines.longest
+        if longest:
+            reader.pass_over(longest)
+        known = isinstance(line, Known)
+        text = line.segment if isinstance(line, Known) else line
+        if not known and tells(text):
+            _pause(reader, trainings)
+            trainings.hear(text)
+        before = reader.progress
+        rows = reader.feed(line, lines.number)
+        if longest:
+            trainings.say(*lines.passed())
+        if reader.progress != before:
+            trainings.move()
+        if rows or reader.said:
+            _give(reader, trainings, rows)
+        trainings.say(text)
+    trainings.say(*lines.passed())
+
+
+def _hear(line: str | Mark, reader: Reader, trainings: Trainings) -> None:
+    """A line from elsewhere."""
+    if isinstance(line, Mark):
+        _pause(reader, trainings)
+        trainings.mark(line)
+        return
+    if tells(line):
+        _pause(reader, trainings)
+        trainings.hear(line)
+    before = reader.progress
+    rows = reader.feed(line)
+    if reader.progress != before:
+        trainings.move()
+    if rows or reader.said:
+        _give(reader, trainings, rows)
+    trainings.say(line)
 
 
 def _pause(reader: Reader, trainings: Trainings) -> None:

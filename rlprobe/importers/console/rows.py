@@ -9,7 +9,7 @@ from rlprobe.importers.console.account import looks_like_metrics
 from rlprobe.importers.console.bars import without_bars
 from rlprobe.importers.console.blocks import Group
 from rlprobe.importers.console.given import Given
-from rlprobe.importers.console.meaning import Known, KnownLines, RowHead
+from rlprobe.importers.console.meaning import Known, KnownLines, PartHead, RowHead
 from rlprobe.importers.console.messages import Message, messages
 from rlprobe.importers.console.pairs import plain_pairs
 from rlprobe.importers.console.prefixes import Line, bare
@@ -58,19 +58,30 @@ class Reader(Given):
         self.scalars = Scalars()
         self.evaluating = 0  # lines in which an evaluation may still follow
 
-    def feed(self, segment: str) -> list[ConsoleRow]:
-        """The rows that are whole with one more line, or what stands between carriage returns."""
-        self.lines += 1
+    def feed(self, segment: str | Known, number: int = 0) -> list[ConsoleRow]:
+        """The rows that are whole with one more line, or what stands between carriage returns.
+
+        Args:
+            segment: the line, with its meaning where that is known.
+            number: of the line in the log; one more than that of the last one if it is not told.
+        """
+        self.lines = number or self.lines + 1
         self.said = []
-        waits = self._waits() or self.labelled or "\x1b" in segment
-        whole = None if waits else self.known.feed(segment, self.lines, self.wrapped)
+        waits = self._waits() or self.labelled
+        known: Known | None = None
+        if isinstance(segment, Known):
+            known, segment = segment, segment.segment
+        elif not (waits or "\x1b" in segment):
+            known = self.known.meant(segment, self.lines)
+        whole = None if waits else self.known.feed(known, self.wrapped)
         if whole is None:
             self.known.release(self.wrapped)
             self._read(segment)
             if not waits:
                 self.known.take_over(self.wrapped)
-        for known in whole or ():
-            self._mean(known)
+        else:
+            for line in whole:
+                self._mean(line)
         return self._given()
 
     def _read(self, segment: str) -> None:
@@ -89,9 +100,8 @@ class Reader(Given):
         if not (self.open and self._continue(line.text)):
             self._line(line.text)
 
-    def pass_over(self, lines: int, longest: int) -> None:
+    def pass_over(self, longest: int) -> None:
         """Lines that cannot matter were not given, the longest of them so long."""
-        self.lines += lines
         self.wrapped.widen(longest)
 
     @property
@@ -114,16 +124,22 @@ class Reader(Given):
 
     def _mean(self, known: Known) -> None:
         """What a line says that means the same whatever came before it."""
+        head = known.head
         self.bar_here = False
-        self.rank, self.number = known.head.rank, known.number
-        if isinstance(known.head, RowHead):
+        self.rank, self.number = head.rank, known.number
+        if head.barred:
+            bar = known.take_bar()
+            self._drawn(bar)
+            self.bar = bar or self.bar
+            self.bar_here = bar is not None
+        if isinstance(head, RowHead):
             self._row(known.numbers)
-            return
-        self._end_episodes()
-        found = known.head.labelled(known.numbers)
-        if not self.blocks.take(found, known.number, known.segment) and known.head.metrics:
-            self.account.miss(self.number, bare(known.segment).text)
-        self._settle()
+        elif isinstance(head, PartHead):
+            self._end_episodes()
+            part = head.labelled(known.numbers)
+            if not self.blocks.take(part, known.number, known.segment) and head.metrics:
+                self.account.miss(self.number, bare(known.segment).text)
+            self._settle()
 
     def drain(self) -> None:
         """Read the line that waits for its rest, as none comes."""

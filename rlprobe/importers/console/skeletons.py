@@ -1,0 +1,87 @@
+"""What is left of a line without its numbers: lines that have it in common mean the same.
+
+A log of a million lines has a few dozen skeletons, and what is known of one line of a skeleton
+(that it cannot matter, or how it is read) is known of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlprobe.importers.console.shapes import Shape
+from rlprobe.values import BoolArray
+
+_OPENING = np.isin(np.arange(256), list(b" \t:=([,|'\"\n"))  # behind which a sign is of a number
+_MOST = 40_000  # skeletons that are remembered
+
+
+def skeletons(data: bytes) -> list[bytes]:
+    """Of every line: each number is `0`, and no more than two blanks stand together."""
+    codes = np.frombuffer(data, np.uint8)
+    if not len(codes):
+        return [b""]
+    digit = (codes - ord("0")) < 10  # unsigned: what is below wraps
+    number = digit.copy()
+    signed = ((codes == ord("-")) | (codes == ord("+"))) & _next(digit)
+    dot, exponent = codes == ord("."), (codes | 32) == ord("e")
+    goes_on = _next(digit) | _next(signed)
+    middle = _last(digit) & ((dot & _next(digit)) | (exponent & goes_on))
+    number |= middle | (signed & _last(middle & exponent))
+    number |= (signed | (dot & _next(digit))) & _last(_OPENING[codes])
+    blank = codes == ord(" ")
+    left_out = (number & _last(number)) | (blank & _last(blank & _last(blank)))
+    kept = ~left_out
+    plain = np.where(number, np.uint8(ord("0")), codes)
+    return plain[kept].tobytes().split(b"\n")
+
+
+def _last(flags: BoolArray) -> BoolArray:
+    """Whether it holds of the character before."""
+    moved = np.empty_like(flags)
+    moved[0], moved[1:] = False, flags[:-1]
+    return moved
+
+
+def _next(flags: BoolArray) -> BoolArray:
+    """Whether it holds of the character after."""
+    moved = np.empty_like(flags)
+    moved[-1], moved[:-1] = False, flags[1:]
+    return moved
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """What is known of the lines of a skeleton.
+
+    Attributes:
+        matters: whether they can matter to a reader that waits for nothing.
+        shape: how they are read; None where that is not known.
+    """
+
+    matters: bool
+    shape: Shape | None = None
+
+
+class Alike:
+    """What is known of lines, by their skeletons."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, Like] = {}
+
+    def meet(
+        self, lines: Sequence[bytes], can_matter: Callable[[Sequence[bytes]], Sequence[bool]]
+    ) -> None:
+        """Know of each of these skeletons whether it can matter."""
+        if len(self.known) > _MOST:
+            self.known = {line: like for line, like in self.known.items() if like.shape is not None}
+        fresh = list(dict.fromkeys(line for line in lines if line not in self.known))
+        matters = can_matter(fresh)
+        yes, no = Like(matters=True), Like(matters=False)
+        self.known.update(zip(fresh, (yes if it else no for it in matters), strict=True))
+
+    def learn(self, skeleton: bytes, shape: Shape) -> None:
+        """How lines of a skeleton are read."""
+        self.known[skeleton] = Like(self.known[skeleton].matters, shape)
