@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rlprobe import schema
@@ -43,9 +43,9 @@ class LastWords:
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=_LINES)
 
-    def add(self, lines: Iterable[str]) -> None:
+    def add(self, lines: Sequence[str]) -> None:
         """Lines, in order."""
-        self._lines.extend(line[:_CHARACTERS] for line in lines)
+        self._lines.extend(line[:_CHARACTERS] for line in lines[-4 * _LINES :] if line)
 
     def clear(self) -> None:
         """The run has gone on."""

@@ -163,34 +163,43 @@ class Meanings:
         """The meaning of a line; None if it takes the lines around it to tell."""
         line = bare(segment)
         text = line.text
-        if any(needle in text for needle in _WITH_OTHERS) or tells(segment):
+        if (
+            any(needle in text for needle in _WITH_OTHERS)
+            or line.labelled
+            or tells(segment)
+            or messages().see(segment, line.rank) is not None
+        ):
             return None
-        if line.labelled or messages().see(segment, line.rank) is not None:
-            return None
-        # How long a line is depends on its numbers: that is looked at where it is used.
-        broken = may_be_broken(text.ljust(SHORTEST))
         bars: dict[Hashable, float] = {}
-        barred = "%|" in text
-        if barred:
+        if "%|" in text:
             text, drawn = without_bars(text)
             if len(drawn) != 1 or drawn[0].metrics:
                 return None
             bar = drawn[0].bar
             bars = {} if bar is None else {_AT: float(bar.at), _OF: float(bar.of)}
-        head = (line.rank, broken, line.prefixed, is_framed(line.text), barred)
+        # How long a line is depends on its numbers: that is looked at where it is used.
+        broken = may_be_broken(line.text.ljust(SHORTEST))
+        head = Head(line.rank, broken, line.prefixed, is_framed(line.text), "%|" in line.text)
+        meaning = self._told(text, head)
+        return (meaning[0], meaning[1] | bars) if meaning and bars else meaning
+
+    def _told(self, text: str, head: Head) -> Meaning | None:
+        """What is left of a line without its prefixes and bars."""
+        values = (head.rank, head.broken, head.prefixed, head.framed, head.barred)
         if not text.strip():
-            return (BarHead(*head), bars) if barred else (PartHead(*head), {})
+            return (BarHead(*values) if head.barred else PartHead(*values)), {}
         valued = _VALUED.search(text) is not None
         row = self._row(text) if valued else None
         if row is not None and console_line.measures(row):
-            return RowHead(*head), row | bars
-        if barred or "{" in text or (row and "step" in row) or self._is_other(text, valued=valued):
+            return RowHead(*values), dict(row.items())
+        step = row is not None and "step" in row
+        if head.barred or step or "{" in text or self._is_other(text, valued=valued):
             return None
         label = labels.labelled(text)
-        numbers: dict[Hashable, float] = {**label.metrics}
+        numbers: dict[Hashable, float] = dict(label.metrics.items())
         numbers |= {("", name): value for name, value in label.counters.items()}
         part = PartHead(
-            *head,
+            *values,
             label.kind,
             label.section,
             label.indent,

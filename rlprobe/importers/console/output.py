@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers.console.meaning import Known
 from rlprobe.importers.console.rows import Reader
-from rlprobe.importers.console.sieve import Lines
+from rlprobe.importers.console.sieve import Alike, LineBlock
 from rlprobe.importers.console.signs import tells
 from rlprobe.importers.console.steps import ConsoleRow
 from rlprobe.importers.console.trainings import Mark, Trainings
@@ -16,14 +15,21 @@ from rlprobe.importers.importer import Reading
 from rlprobe.importers.source import Source
 
 
-def readings_of(source: Source, output: Lines | Iterable[str | Mark]) -> list[Reading]:
+def readings_of(
+    source: Source, output: Iterable[LineBlock] | Iterable[str | Mark]
+) -> list[Reading]:
     """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
     reader, trainings = Reader(step_key=source.step_key, width=width_of(source.head)), Trainings()
-    if isinstance(output, Lines):
-        _read(output, reader, trainings)
-    else:
-        for line in output:
-            _hear(line, reader, trainings)
+    alike = Alike()
+    for item in output:
+        if isinstance(item, LineBlock):
+            alike.meet(item)
+            _read(item, alike, reader, trainings)
+        elif isinstance(item, Mark):
+            _pause(reader, trainings)
+            trainings.mark(item)
+        else:
+            _hear(item, reader, trainings)
     _pause(reader, trainings)
     trainings.add_late(reader.finish())
     notes = (reader.note, *reader.account.notes(), *reader.ranks.notes(), *reader.episodes.notes())
@@ -35,35 +41,39 @@ def readings_of(source: Source, output: Lines | Iterable[str | Mark]) -> list[Re
     return [*readings, *reader.ranks.readings()] if len(readings) == 1 else readings
 
 
-def _read(lines: Lines, reader: Reader, trainings: Trainings) -> None:
-    """The lines of a log that can matter."""
-    for line in lines.read(reader):
-        longest = lines.longest
-        if longest:
-            reader.pass_over(longest)
-        known = isinstance(line, Known)
-        text = line.segment if isinstance(line, Known) else line
-        if not known and tells(text):
+def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) -> None:
+    """The lines of a block that can matter to the reader; all of them while it waits for some."""
+    texts, numbers = block.texts, block.numbers
+    known, meant = alike.known, reader.known.meant
+    reader.wrapped.widen(block.longest)
+    unsaid, idle = 0, reader.idle
+    for place, skeleton in enumerate(block.skeletons):
+        like = known[skeleton]
+        if (idle and not like.matters) or not skeleton:
+            continue
+        text, number, shape = texts[place], numbers[place], like.shape
+        line = meant(text, number, shape) if shape is not None and not reader.waits else None
+        if line is None and tells(text):
+            trainings.say(texts[unsaid:place])
+            unsaid = place
             _pause(reader, trainings)
             trainings.hear(text)
         before = reader.progress
-        rows = reader.feed(line, lines.number)
-        if longest:
-            trainings.say(*lines.passed())
+        rows = reader.feed(line or text, number)
         if reader.progress != before:
+            trainings.say(texts[unsaid:place] if trainings.alarmed else ())
             trainings.move()
+            unsaid = place
         if rows or reader.said:
             _give(reader, trainings, rows)
-        trainings.say(text)
-    trainings.say(*lines.passed())
+        if shape is None and reader.known.shape is not None:
+            alike.learn(skeleton, reader.known.shape)
+        idle = reader.idle
+    trainings.say(texts[unsaid:])
 
 
-def _hear(line: str | Mark, reader: Reader, trainings: Trainings) -> None:
+def _hear(line: str, reader: Reader, trainings: Trainings) -> None:
     """A line from elsewhere."""
-    if isinstance(line, Mark):
-        _pause(reader, trainings)
-        trainings.mark(line)
-        return
     if tells(line):
         _pause(reader, trainings)
         trainings.hear(line)
@@ -73,7 +83,7 @@ def _hear(line: str | Mark, reader: Reader, trainings: Trainings) -> None:
         trainings.move()
     if rows or reader.said:
         _give(reader, trainings, rows)
-    trainings.say(line)
+    trainings.say((line,))
 
 
 def _pause(reader: Reader, trainings: Trainings) -> None:

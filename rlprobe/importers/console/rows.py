@@ -67,7 +67,7 @@ class Reader(Given):
         """
         self.lines = number or self.lines + 1
         self.said = []
-        waits = self._waits() or self.labelled
+        waits = self.waits
         known: Known | None = None
         if isinstance(segment, Known):
             known, segment = segment, segment.segment
@@ -100,10 +100,6 @@ class Reader(Given):
         if not (self.open and self._continue(line.text)):
             self._line(line.text)
 
-    def pass_over(self, longest: int) -> None:
-        """Lines that cannot matter were not given, the longest of them so long."""
-        self.wrapped.widen(longest)
-
     @property
     def progress(self) -> tuple[int, int, int]:
         """Changes with every row of metrics and every move of the progress bar."""
@@ -112,15 +108,20 @@ class Reader(Given):
     @property
     def idle(self) -> bool:
         """Whether no line is waited for: then one without a metric or a known word is nothing."""
-        return bool(
-            self.measured
-            and not self.known.holds
-            and not (self._waits() or self.wrapped.holds or self.blocks.open)
+        return not (
+            self.known.holds
+            or self.blocks.open
+            or self.wrapped.holds
+            or self.open
+            or self.evaluating
+            or self.tables.open
+            or not self.measured
         )
 
-    def _waits(self) -> bool:
-        """Whether the next line may belong to what the last ones began."""
-        return bool(self.open or self.evaluating) or self.tables.open
+    @property
+    def waits(self) -> bool:
+        """Whether what a line means depends on what the last ones began."""
+        return bool(self.open or self.evaluating or self.labelled) or self.tables.open
 
     def _mean(self, known: Known) -> None:
         """What a line says that means the same whatever came before it."""

@@ -131,8 +131,16 @@ class Shapes:
         """The same of a line that is likely of this shape."""
         for template in shape.templates:
             match = template.match(text)
-            if match is not None:
-                return self._read(template, match, text)
+            if match is None:
+                continue
+            if template.unchecked:
+                break
+            try:
+                meaning = template.meaning(match)
+            except ValueError:
+                break
+            self.latest = shape
+            return meaning
         return self.parse(text)
 
     def _other(self, text: str) -> Meaning | None:

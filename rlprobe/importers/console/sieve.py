@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from rlprobe import schema
-from rlprobe.importers.console.meaning import Known
-from rlprobe.importers.console.rows import Reader
-from rlprobe.importers.console.skeletons import Alike, skeletons
+from rlprobe.importers.console.shapes import Shape
+from rlprobe.importers.console.skeletons import skeletons
 from rlprobe.importers.source import Source
 from rlprobe.values import BoolArray, IntArray
 
@@ -26,7 +26,7 @@ BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_SEGMENT = 256 * 1024
 WORTHWHILE_BYTES = 3 * 1024 * 1024  # below that, loading pyarrow costs more than it saves
 _ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\r\n]*\x07")
-_KEPT = 400  # lines that were passed over and can be had again
+_MOST_KNOWN = 40_000  # skeletons that are remembered
 # What a line may hold that needs no number beside a name to matter (RE2, over bytes; one DFA each).
 _STRUCTURE = r"[{}|\t]|\xe2\x94[\x82\x83]|<t|</t|valuat|verflow"
 _NOT_FINITE = r"(?:nan|inf|inity)(?:[^A-Za-z]|$)"
@@ -48,84 +48,53 @@ _IN_NAMES = np.isin(np.arange(256), list(b"./-%@"))
 _SIGNS_BETWEEN = np.isin(np.arange(256), list(b"*+^="))  # of two terms
 
 
-class Lines:
-    """What stands between line ends and carriage returns; one that is too long is cut short.
+class Alike:
+    """What is known of the lines of a log, by their skeletons."""
 
-    Args:
-        blocks: whole lines, many at once.
+    def __init__(self) -> None:
+        self.known: dict[bytes, Like] = {}
+        self._is_long = False
+
+    def meet(self, block: LineBlock) -> None:
+        """Know of each line of a block whether it can matter."""
+        if len(self.known) > _MOST_KNOWN:
+            self.known = {line: like for line, like in self.known.items() if like.shape is not None}
+        fresh = list(dict.fromkeys(line for line in block.skeletons if line not in self.known))
+        self._is_long |= block.size >= WORTHWHILE_BYTES
+        matters = can_matter(fresh) if self._is_long else [True] * len(fresh)
+        yes, no = Like(matters=True), Like(matters=False)
+        self.known |= zip(fresh, (yes if it else no for it in matters), strict=True)
+        self.known[b""] = no
+
+    def learn(self, skeleton: bytes, shape: Shape) -> None:
+        """How lines of a skeleton are read."""
+        self.known[skeleton] = Like(self.known[skeleton].matters, shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """What is known of the lines of a skeleton.
 
     Attributes:
-        number: of the line that was given last, in the log, from 1.
+        matters: whether they can matter to a reader that waits for nothing.
+        shape: how they are read; None where that is not known.
     """
 
-    def __init__(self, blocks: Iterable[bytes]) -> None:
-        self.number = 0
-        self._blocks = blocks
-        self._alike = Alike()
-        self._is_long = False
-        self._texts: list[str] = []  # of the block
-        self._first = self._at = 0  # its first line that was passed over, and the one given last
-        self._before: list[str] = []  # of the blocks before, the last lines that were passed over
-
-    @classmethod
-    def of(cls, source: Source) -> Self:
-        """The lines of a file."""
-        return cls(_blocks(source))
-
-    def read(self, reader: Reader) -> Iterator[str | Known]:
-        """The lines that can matter to the reader; all of them while it waits for some."""
-        ended = 0
-        for data in self._blocks:
-            block = _Block(data, ended)
-            ended += block.ends
-            self._texts, self._first = block.texts, 0
-            yield from self._given(block, reader)
-            self._at = len(block.texts)
-            self._before = self.passed()
-            self._texts, self._first, self._at = [], 0, 0
-
-    def _given(self, block: _Block, reader: Reader) -> Iterator[str | Known]:
-        texts, lines, alike = block.texts, block.skeletons, self._alike
-        self._is_long |= block.size >= WORTHWHILE_BYTES
-        alike.meet(lines, can_matter if self._is_long else _all)
-        known, meant = alike.known, reader.known.meant
-        idle = reader.idle
-        for place, skeleton in enumerate(lines):
-            like = known[skeleton]
-            if (idle and not like.matters) or not skeleton:
-                continue
-            text = texts[place]
-            self._at, self.number = place, block.number(place)
-            shape = like.shape
-            yield text if shape is None else meant(text, self.number, shape) or text
-            self._first, self._before = place + 1, []
-            if shape is None and reader.known.shape is not None:
-                alike.learn(skeleton, reader.known.shape)
-            idle = reader.idle
-
-    @property
-    def longest(self) -> int:
-        """Characters of the longest of the lines that were passed over in this block."""
-        return max(map(len, self._texts[self._first : self._at]), default=0)
-
-    def passed(self) -> list[str]:
-        """The last of the lines that were passed over before the one given last."""
-        first = max(self._first, self._at - _KEPT)
-        return [*self._before, *filter(None, self._texts[first : self._at])][-_KEPT:]
+    matters: bool
+    shape: Shape | None = None
 
 
-def _all(lines: Sequence[bytes]) -> Sequence[bool]:
-    return [True] * len(lines)
-
-
-def segments(source: Source) -> Iterator[str]:
-    """Every line of a file."""
+def blocks_of(source: Source) -> Iterator[LineBlock]:
+    """The lines of a file, many at once."""
+    ended = 0
     for data in _blocks(source):
-        yield from filter(None, _Block(data, 0).texts)
+        block = LineBlock(data, ended)
+        yield block
+        ended += block.ends
 
 
-class _Block:
-    """Lines of a block of bytes, with their skeletons.
+class LineBlock:
+    """What stands between line ends and carriage returns in a block of bytes.
 
     Args:
         ended: how many lines of the log end before it.
@@ -133,23 +102,26 @@ class _Block:
     Attributes:
         ends: how many lines end in it.
         size: in bytes.
+        texts: the lines; what is too long is cut short, and nothing stands in some.
+        numbers: which line of the log each is, from 1.
+        longest: characters of the longest.
     """
 
-    def __init__(self, data: bytes, ended: int) -> None:
-        self._ended = ended
+    def __init__(self, data: bytes, ended: int = 0) -> None:
         self.ends, self.size = data.count(b"\n"), len(data)
-        self._numbers: IntArray | None = None
+        self.numbers: Sequence[int] = range(ended + 1, ended + self.ends + 2)
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n")
         if b"\r" in data:
             codes = np.frombuffer(data, np.uint8)
             ends = codes == ord("\n")
             breaks = np.flatnonzero(ends | (codes == ord("\r")))
-            self._numbers = np.append(0, np.cumsum(ends[breaks]))
+            self.numbers = (np.append(0, np.cumsum(ends[breaks])) + (ended + 1)).tolist()
             data = data.replace(b"\r", b"\n")
         self._data = data
         self.texts = data.decode("utf-8", "replace").split("\n")
-        if len(data) > LONGEST_SEGMENT:
+        self.longest = max(map(len, self.texts))
+        if self.longest > LONGEST_SEGMENT:
             self.texts = [text[:LONGEST_SEGMENT] for text in self.texts]
 
     @functools.cached_property
@@ -157,16 +129,9 @@ class _Block:
         """What is left of each line without its numbers."""
         return skeletons(self._data)
 
-    def number(self, place: int) -> int:
-        """Which line of the log it is, from 1."""
-        ends = place if self._numbers is None else int(self._numbers[place])
-        return self._ended + ends + 1
 
-
-def can_matter(lines: Sequence[bytes]) -> Sequence[bool]:
+def can_matter(lines: Sequence[bytes]) -> list[bool]:
     """Which lines a reader has to look at that waits for nothing, by their skeletons."""
-    if not lines:
-        return []
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -181,7 +146,8 @@ def can_matter(lines: Sequence[bytes]) -> Sequence[bool]:
         for pattern in (_any(), f"(?i){_HEAD}", f"(?i){_WITH_NUMBER}")
     )
     pairs, few = _pairs_and_few_words(codes, starts)
-    return (structure | head | ((pairs > 0) & (beside | few))).tolist()
+    matters: list[bool] = (structure | head | ((pairs > 0) & (beside | few))).tolist()
+    return matters
 
 
 def _pairs_and_few_words(codes: Any, starts: IntArray) -> tuple[IntArray, BoolArray]:

@@ -6,16 +6,11 @@ A log of a million lines has a few dozen skeletons, and what is known of one lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-
 import numpy as np
 
-from rlprobe.importers.console.shapes import Shape
 from rlprobe.values import BoolArray
 
 _OPENING = np.isin(np.arange(256), list(b" \t:=([,|'\"\n"))  # behind which a sign is of a number
-_MOST = 40_000  # skeletons that are remembered
 
 
 def skeletons(data: bytes) -> list[bytes]:
@@ -34,8 +29,8 @@ def skeletons(data: bytes) -> list[bytes]:
     blank = codes == ord(" ")
     left_out = (number & _last(number)) | (blank & _last(blank & _last(blank)))
     kept = ~left_out
-    plain = np.where(number, np.uint8(ord("0")), codes)
-    return plain[kept].tobytes().split(b"\n")
+    plain = np.where(number, np.uint8(ord("0")), codes)[kept]
+    return bytes(plain).split(b"\n")
 
 
 def _last(flags: BoolArray) -> BoolArray:
@@ -50,38 +45,3 @@ def _next(flags: BoolArray) -> BoolArray:
     moved = np.empty_like(flags)
     moved[-1], moved[:-1] = False, flags[1:]
     return moved
-
-
-@dataclass(frozen=True, slots=True)
-class Like:
-    """What is known of the lines of a skeleton.
-
-    Attributes:
-        matters: whether they can matter to a reader that waits for nothing.
-        shape: how they are read; None where that is not known.
-    """
-
-    matters: bool
-    shape: Shape | None = None
-
-
-class Alike:
-    """What is known of lines, by their skeletons."""
-
-    def __init__(self) -> None:
-        self.known: dict[bytes, Like] = {}
-
-    def meet(
-        self, lines: Sequence[bytes], can_matter: Callable[[Sequence[bytes]], Sequence[bool]]
-    ) -> None:
-        """Know of each of these skeletons whether it can matter."""
-        if len(self.known) > _MOST:
-            self.known = {line: like for line, like in self.known.items() if like.shape is not None}
-        fresh = list(dict.fromkeys(line for line in lines if line not in self.known))
-        matters = can_matter(fresh)
-        yes, no = Like(matters=True), Like(matters=False)
-        self.known.update(zip(fresh, (yes if it else no for it in matters), strict=True))
-
-    def learn(self, skeleton: bytes, shape: Shape) -> None:
-        """How lines of a skeleton are read."""
-        self.known[skeleton] = Like(self.known[skeleton].matters, shape)

@@ -216,7 +216,7 @@ class Trainings:
             between.failed = True
             self._alarm = self._last.end if self._alarm is None else self._alarm
             for line in mark.error:
-                self.say(line)
+                self.say((line,))
         if mark.cell:
             # What another cell says, and how it fails, is no end of this training.
             if self._alarm is not None and self._heard:
@@ -225,7 +225,12 @@ class Trainings:
             self.move()
             self._heard, between.cell = False, True
 
-    def say(self, *lines: str) -> None:
+    @property
+    def alarmed(self) -> bool:
+        """Whether a failure was spoken of since the last row."""
+        return self._alarm is not None
+
+    def say(self, lines: Sequence[str]) -> None:
         """Any lines, in order: the last ones may tell how the training ended."""
         if self._heard:
             self._words.add(lines)
