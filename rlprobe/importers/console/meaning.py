@@ -29,6 +29,7 @@ from rlprobe.importers.console.wrapped import SHORTEST, Wrapped, is_framed, may_
 Row = dict[str, float]
 # Headings of evaluations: what follows them counts too.
 _WITH_OTHERS = ("skipped=", "valuat")
+_INERT = frozenset({"text", "rule", "inner rule"})
 _MOST_PAIRS = 10_000  # of shapes of lines that follow each other
 _SURE = 3  # times that it was seen that one does not go on in the other
 _VALUED = re.compile(r"\d|nan|inf", re.IGNORECASE)
@@ -107,6 +108,17 @@ class Known:
         """Whether it may lack its end."""
         head = self.head
         return head.broken and (head.prefixed or len(self.segment) >= SHORTEST)
+
+    @property
+    def inert(self) -> bool:
+        """Whether such lines say nothing to a reader that waits for none."""
+        head = self.head
+        return (
+            isinstance(head, PartHead)
+            and head.kind in _INERT
+            and not (head.broken or head.metrics)
+            and self.shape is not None
+        )
 
     def take_bar(self) -> Bar | None:
         """Where its progress bar stands, if that is one of a training; no more in its numbers."""

@@ -47,9 +47,9 @@ def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) 
     known, meant = alike.known, reader.known.meant
     reader.wrapped.widen(block.longest)
     unsaid, idle = 0, reader.idle
-    for place, skeleton in enumerate(block.skeletons):
-        like = known[skeleton]
-        if (idle and not like.matters) or not skeleton:
+    skeletons = block.skeletons
+    for place, like in enumerate(map(known.__getitem__, skeletons)):
+        if (idle and not like.matters) or not texts[place]:
             continue
         text, number, shape = texts[place], numbers[place], like.shape
         line = meant(text, number, shape) if shape is not None and not reader.waits else None
@@ -58,6 +58,9 @@ def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) 
             unsaid = place
             _pause(reader, trainings)
             trainings.hear(text)
+        elif line is not None and idle and line.inert:
+            alike.pass_over(skeletons[place])
+            continue
         before = reader.progress
         rows = reader.feed(line or text, number)
         if reader.progress != before:
@@ -67,7 +70,7 @@ def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) 
         if rows or reader.said:
             _give(reader, trainings, rows)
         if shape is None and reader.known.shape is not None:
-            alike.learn(skeleton, reader.known.shape)
+            alike.learn(skeletons[place], reader.known.shape)
         idle = reader.idle
     trainings.say(texts[unsaid:])
 

@@ -70,6 +70,10 @@ class Alike:
         """How lines of a skeleton are read."""
         self.known[skeleton] = Like(self.known[skeleton].matters, shape)
 
+    def pass_over(self, skeleton: bytes) -> None:
+        """Lines of a skeleton do not matter."""
+        self.known[skeleton] = Like(matters=False, shape=self.known[skeleton].shape)
+
 
 @dataclass(frozen=True, slots=True)
 class Like:
