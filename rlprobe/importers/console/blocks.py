@@ -173,14 +173,15 @@ class Blocks:
             self._sections.pop()
 
     def _add(self, label: Labelled) -> bool:
-        if label.indent >= 0:
+        prefix = ""
+        if label.indent >= 0 and self._sections:
             self._leave(label.indent)
-        inside = [name for _, name in self._sections] if label.indent >= 0 else []
-        if _CONFIG.intersection(inside):
-            return True
+            inside = [name for _, name in self._sections]
+            if _CONFIG.intersection(inside):
+                return True
+            prefix = "".join(f"{name}/" for name in inside)
         if not label.metrics and not label.counters:
             return self._block.yaml
-        prefix = "".join(f"{name}/" for name in inside)
         first = prefix + next(iter(label.metrics or label.counters))
         block = self._block
         if block.first == first and not label.redrawn:
@@ -195,7 +196,8 @@ class Blocks:
         return True
 
     def _put(self, block: _Block, label: Labelled, prefix: str) -> None:
-        if console_line.measures(label.metrics):
+        measures = label.measures
+        if console_line.measures(label.metrics) if measures is None else measures:
             self._count += 1
             if len(self._lines) < _FEW:
                 self._lines.append((self._line[0], bare(self._line[1]).text))

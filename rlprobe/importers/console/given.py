@@ -47,7 +47,8 @@ class Given:
         self.blocks = Blocks(step_key)
         self.held = Held(most, self.account)
 
-    def _given(self) -> list[ConsoleRow]:
+    def given(self) -> list[ConsoleRow]:
+        """The rows that are whole and were not given yet."""
         if not self.ready:
             return []
         ready, self.ready = self.ready, []

@@ -43,34 +43,38 @@ def readings_of(
 
 def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) -> None:
     """The lines of a block that can matter to the reader; all of them while it waits for some."""
-    texts, numbers = block.texts, block.numbers
-    known, meant = alike.known, reader.known.meant
+    texts, numbers, skeletons = block.texts, block.numbers, block.skeletons
+    meant = reader.known.meant
     reader.wrapped.widen(block.longest)
-    unsaid, idle = 0, reader.idle
-    skeletons = block.skeletons
-    for place, like in enumerate(map(known.__getitem__, skeletons)):
-        if (idle and not like.matters) or not texts[place]:
+    unsaid, idle, before = 0, reader.idle, reader.progress
+    for place, like in enumerate(map(alike.known.__getitem__, skeletons)):
+        text = texts[place]
+        if (idle and not like.matters) or not text:
             continue
-        text, number, shape = texts[place], numbers[place], like.shape
-        line = meant(text, number, shape) if shape is not None and not reader.waits else None
-        if line is None and tells(text):
-            trainings.say(texts[unsaid:place])
-            unsaid = place
-            _pause(reader, trainings)
-            trainings.hear(text)
-        elif line is not None and idle and line.inert:
+        shape = like.shape
+        line = meant(text, numbers[place], shape) if shape and not reader.waits else None
+        if line is not None and idle and line.inert:
             alike.pass_over(skeletons[place])
             continue
-        before = reader.progress
-        rows = reader.feed(line or text, number)
+        if line is not None and reader.take(line):
+            rows = reader.given()
+        else:
+            if tells(text):
+                trainings.say(texts[unsaid:place])
+                unsaid = place
+                _pause(reader, trainings)
+                trainings.hear(text)
+                before = reader.progress
+            rows = reader.feed(text, numbers[place])
+            if reader.known.shape is not None:
+                alike.learn(skeletons[place], reader.known.shape)
         if reader.progress != before:
+            before = reader.progress
             trainings.say(texts[unsaid:place] if trainings.alarmed else ())
             trainings.move()
             unsaid = place
         if rows or reader.said:
             _give(reader, trainings, rows)
-        if shape is None and reader.known.shape is not None:
-            alike.learn(skeletons[place], reader.known.shape)
         idle = reader.idle
     trainings.say(texts[unsaid:])
 
