@@ -108,6 +108,11 @@ class Blocks:
         """Whether the next line may belong to a block, or end it."""
         return bool(self._block.metrics or self._block.yaml or self._sections)
 
+    @property
+    def holds(self) -> bool:
+        """Whether anything would be given as soon as a row comes."""
+        return self.open or bool(self._under or self.ready)
+
     def feed(self, text: str, number: int = 0) -> bool:
         """A line that is no row; whether it belongs to a block, or may head one."""
         if len(text) > labels.LONGEST:

@@ -157,6 +157,10 @@ class Meanings:
         assert isinstance(head, RowHead | PartHead | BarHead)  # noqa: S101 - what `looked_up` gives
         return Known(segment, number, head, numbers, shapes.latest)
 
+    def surely_parted(self, first: Shape, second: Shape | None, padding: int) -> bool:
+        """Whether lines of a shape were seen not to go on in lines of another."""
+        return second is not None and self._apart.get((first, second, padding), 0) >= _SURE
+
     def parted(self, first: Known, second: Known, wrapped: Wrapped) -> bool:
         """Whether a line is whole and does not go on in the next."""
         padding = wrapped.padding(len(first.segment))
@@ -254,7 +258,7 @@ class KnownLines:
     """
 
     def __init__(self, step_key: str | None = None) -> None:
-        self._meanings = Meanings(step_key)
+        self.meanings = Meanings(step_key)
         self._waiting: Known | None = None  # it may lack its end
         self._left: Known | None = None  # the last one, if it was left to others
 
@@ -266,11 +270,11 @@ class KnownLines:
     @property
     def shape(self) -> Shape | None:
         """That of the line that was looked at last; None if it was not learnt."""
-        return self._meanings.shape
+        return self.meanings.shape
 
     def meant(self, segment: str, number: int, shape: Shape | None = None) -> Known | None:
         """A line, likely of this shape, with its meaning; None if it takes the lines around it."""
-        return self._meanings.of(segment, number, shape)
+        return self.meanings.of(segment, number, shape)
 
     def feed(self, known: Known | None, wrapped: Wrapped) -> Sequence[Known] | None:
         """The lines that are whole with this one; None if it is to be read with those before."""
@@ -278,15 +282,18 @@ class KnownLines:
         if known is None or wrapped.holds:
             return None
         head, first = known.head, self._waiting
-        if first is not None and not (
-            head.prefixed or self._meanings.parted(first, known, wrapped)
-        ):
+        if first is not None and not (head.prefixed or self.meanings.parted(first, known, wrapped)):
             return None
         if head.broken and (head.prefixed or len(known.segment) >= SHORTEST):
             self._waiting = known
             return () if first is None else (first,)
         self._waiting = None
         return (known,) if first is None else (first, known)
+
+    def drain(self) -> Known | None:
+        """The line that waits, which is whole after all."""
+        known, self._waiting = self._waiting, None
+        return known
 
     def release(self, wrapped: Wrapped) -> None:
         """Leave the line that waits to those who look at it together with the next."""

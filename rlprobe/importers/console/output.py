@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rlprobe.errors import EmptyRunError
+from rlprobe.importers.console.meaning import PartHead
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.sieve import Alike, LineBlock
 from rlprobe.importers.console.signs import tells
 from rlprobe.importers.console.steps import ConsoleRow
+from rlprobe.importers.console.stretches import Stretches
 from rlprobe.importers.console.trainings import Mark, Trainings
 from rlprobe.importers.console.wrapped import width_of
 from rlprobe.importers.importer import Reading
@@ -23,7 +25,6 @@ def readings_of(
     alike = Alike()
     for item in output:
         if isinstance(item, LineBlock):
-            alike.meet(item)
             _read(item, alike, reader, trainings)
         elif isinstance(item, Mark):
             _pause(reader, trainings)
@@ -44,21 +45,24 @@ def readings_of(
 def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) -> None:
     """The lines of a block that can matter to the reader; all of them while it waits for some."""
     texts, numbers, skeletons = block.texts, block.numbers, block.skeletons
-    meant = reader.known.meant
+    likes, meant = alike.of(block), reader.known.meant
+    stretches = Stretches(block, likes, reader, trainings)
     reader.wrapped.widen(block.longest)
-    unsaid, idle, before = 0, reader.idle, reader.progress
-    for place, like in enumerate(map(alike.known.__getitem__, skeletons)):
+    unsaid = resume = 0
+    idle, before = reader.idle, reader.progress
+    for place, like in enumerate(likes):
         text = texts[place]
-        if (idle and not like.matters) or not text:
+        if (idle and not like.matters) or not text or place < resume:
             continue
         shape = like.shape
         line = meant(text, numbers[place], shape) if shape and not reader.waits else None
         if line is not None and idle and line.inert:
-            alike.pass_over(skeletons[place])
+            like.matters = False
             continue
         if line is not None and reader.take(line):
             rows = reader.given()
         else:
+            line = None
             if tells(text):
                 trainings.say(texts[unsaid:place])
                 unsaid = place
@@ -75,6 +79,10 @@ def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) 
             unsaid = place
         if rows or reader.said:
             _give(reader, trainings, rows)
+        if line is not None and not isinstance(line.head, PartHead):
+            resume = stretches.take(place, line)
+            if resume > place + 1:
+                unsaid, before = resume, reader.progress
         idle = reader.idle
     trainings.say(texts[unsaid:])
 

@@ -88,6 +88,17 @@ class Reader(Given):
             self._mean(line)
         return True
 
+    def settle(self) -> None:
+        """Read the line that may lack its end, as it is whole."""
+        known = self.known.drain()
+        if known is not None:
+            self._mean(known)
+
+    def rest(self) -> list[ConsoleRow]:
+        """The rows that are whole because another follows."""
+        self._flush()
+        return self.given()
+
     def _read(self, segment: str) -> None:
         fed = bare(segment, self.lines, labelled=self.labelled)
         self.labelled |= fed.labelled
