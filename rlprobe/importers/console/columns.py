@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from rlprobe.importers.console.meaning import RowHead
-from rlprobe.importers.console.shapes import ANY, Template
+from rlprobe.importers.console.meaning import Known
+from rlprobe.importers.console.shapes import ANY
 from rlprobe.importers.console.skeletons import in_numbers, spans
 from rlprobe.values import BoolArray, FloatArray, IntArray
 
@@ -57,7 +57,7 @@ class Slots:
     """Which number of a line stands under which name, and how the others are spelled.
 
     Attributes:
-        names: in the order of the row.
+        names: in the order of the row; empty where a number counts something beside it.
         places: of the number of each name, from the first of its line; -1: it is always the same.
         factors: what each is multiplied with; the number itself where it is always the same.
         spelled: by the pattern of numbers, the places where one is wanted.
@@ -70,76 +70,67 @@ class Slots:
     spelled: dict[str, IntArray]
     literal: dict[str, IntArray]
 
-    def rows(self, tokens: Tokens, lines: Sequence[int]) -> FloatArray | None:
-        """The numbers of lines, (lines x names); None where one is spelled in another way."""
+    def rows(self, tokens: Tokens, lines: Sequence[int]) -> FloatArray:
+        """The numbers of the first of these lines that are spelled as is wanted, (lines x names)."""
         first = tokens.of(lines)
-        if not self._fit(tokens, first):
-            return None
-        told = self.places >= 0
-        rows = np.broadcast_to(self.factors, (len(lines), len(self.names))).copy()
+        fit = self._fit(tokens, first)
+        first = first if fit.all() else first[: int(np.argmin(fit))]
+        there = self.places >= 0
+        rows = np.tile(self.factors, (len(first), 1))
         try:
-            values = tokens.values(first[:, None] + self.places[told])
+            rows[:, there] *= tokens.values(first[:, None] + self.places[there])
         except ValueError:
-            return None
-        rows[:, told] = np.where(rows[:, told] == 1.0, values, values * rows[:, told])
+            return rows[:0]
         return rows
 
-    def _fit(self, tokens: Tokens, first: IntArray) -> bool:
+    def _fit(self, tokens: Tokens, first: IntArray) -> BoolArray:
+        """Which lines are spelled as is wanted."""
         import pyarrow.compute as pc
 
+        fit = np.ones(len(first), np.bool_)
         for pattern, places in self.spelled.items():
-            texts = tokens.texts(first[:, None] + places)
-            if not pc.all(pc.match_substring_regex(texts, f"^{pattern}$")).as_py():
-                return False
+            at = first[:, None] + places
+            fits = pc.match_substring_regex(tokens.texts(at), f"^{pattern}$")
+            fit &= fits.to_numpy(zero_copy_only=False).reshape(at.shape).all(axis=1)
         for digits, places in self.literal.items():
-            if not pc.all(pc.equal(tokens.texts(first[:, None] + places), digits)).as_py():
-                return False
-        return True
+            at = first[:, None] + places
+            fits = pc.equal(tokens.texts(at), digits)
+            fit &= fits.to_numpy(zero_copy_only=False).reshape(at.shape).all(axis=1)
+        return fit
 
 
-def slots_of(template: Template, text: str) -> Slots | None:
-    """Where the numbers of a row stand; None where that is not known by their order.
-
-    Args:
-        text: a line of the template.
-    """
-    head, match = template.head, template.match(text)
-    if match is None or template.unchecked or not isinstance(head, RowHead) or head.barred:
+def slots_of(line: Known) -> Slots | None:
+    """Where the numbers of a line stand; None where that is not known by their order."""
+    text = line.segment
+    template = None if line.shape is None else line.shape.fitting(text)
+    match = None if template is None or line.head.barred else template.match(text)
+    if template is None or match is None:
         return None
     data = text.encode()
     starts, ends = spans(in_numbers(data))
-    place_of = {span: place for place, span in enumerate(zip(starts, ends, strict=True))}
-    groups = [
-        place_of.get((_bytes(text, match.start(group)), _bytes(text, match.end(group))))
-        for group in range(1, len(template.patterns) + 1)
-    ]
-    if None in groups or not template.groups:
+    edges = zip(starts.tolist(), ends.tolist(), strict=True)
+    place_of = {edge: place for place, edge in enumerate(edges)}
+    groups = range(1, len(template.patterns) + 1)
+    byte = str.__len__ if text.isascii() else lambda start: len(start.encode())
+    at = [(byte(text[: match.start(g)]), byte(text[: match.end(g)])) for g in groups]
+    if not all(edge in place_of for edge in at):
         return None
+    places = [place_of[edge] for edge in at]
     spelled: dict[str, list[int]] = {}
-    for pattern, place in zip(template.patterns, groups, strict=True):
+    for pattern, place in zip(template.patterns, places, strict=True):
         if pattern != ANY:
-            spelled.setdefault(pattern, []).append(place or 0)
+            spelled.setdefault(pattern, []).append(place)
     literal: dict[str, list[int]] = {}
     for (start, end), place in place_of.items():
-        if place not in groups:
+        if place not in places:
             literal.setdefault(data[start:end].decode(), []).append(place)
-    told = {
-        key: groups[group - 1] or 0
-        for key, group in zip(template.keys, template.groups, strict=True)
-    }
-    told |= dict.fromkeys(template.fixed, -1)
-    factors = [
-        template.fixed[key] if key in template.fixed else template.scaled.get(key, 1.0)
-        for key in told
-    ]
+    own = zip(template.keys, template.groups, strict=True)
+    placed = {key: places[group - 1] for key, group in own} | dict.fromkeys(template.fixed, -1)
+    factors = {**dict.fromkeys(placed, 1.0), **template.scaled, **template.fixed}
     return Slots(
-        tuple(map(str, told)),
-        np.array(list(told.values())),
-        np.array(factors),
-        {pattern: np.array(places) for pattern, places in spelled.items()},
-        {digits: np.array(places) for digits, places in literal.items()},
+        tuple(key if isinstance(key, str) else "" for key in placed),
+        np.array(list(placed.values()), dtype=np.int64),
+        np.array([factors[key] for key in placed]),
+        {pattern: np.array(wanted) for pattern, wanted in spelled.items()},
+        {digits: np.array(wanted) for digits, wanted in literal.items()},
     )
-
-
-def _bytes(text: str, end: int) -> int:
-    return end if text.isascii() else len(text[:end].encode())

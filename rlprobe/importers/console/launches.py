@@ -84,8 +84,9 @@ class Training:
         if last.bar is not None:
             self.total = last.bar.of
         self._launches[-1].add_rows(rows)
-        columns = {name: (rows.values[:, at], None) for at, name in enumerate(rows.names)}
-        self._table.add_columns(np.zeros(len(rows), dtype=np.int64), columns)
+        columns = rows.columns()
+        size = len(next(iter(columns.values()))[0])
+        self._table.add_columns(np.zeros(size, dtype=np.int64), columns)
         self.end = len(self) - 1
 
     def _know(self, row: ConsoleRow, places: Places, *, relaunched: bool) -> None:
@@ -179,7 +180,7 @@ class _Launch:
             self._epochs.extend(epochs)
             self._rows.extend(range(self._size, self._size + len(rows)))
         self._steps.add_rows(rows)
-        self._size += len(rows)
+        self._size += len(rows) if rows.beside is None else 2 * len(rows) + 1
 
     def settled(self) -> tuple[list[int], list[str]]:
         """The steps, and in words where they come from.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rlprobe.errors import EmptyRunError
-from rlprobe.importers.console.meaning import PartHead
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.sieve import Alike, LineBlock
 from rlprobe.importers.console.signs import tells
@@ -79,7 +78,8 @@ def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) 
             unsaid = place
         if rows or reader.said:
             _give(reader, trainings, rows)
-        if line is not None and not isinstance(line.head, PartHead):
+        if line is not None:
+            like.line = line
             resume = stretches.take(place, line)
             if resume > place + 1:
                 unsaid, before = resume, reader.progress

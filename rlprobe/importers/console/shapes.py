@@ -27,7 +27,7 @@ _COARSE = re.compile(r"[0-9.]+(?:[eE][-+][0-9]+)?")
 _BLANKS = re.compile(r" {2,}")
 _JOINTS = ":-/,."  # between digits: parts of a time, a date, a fraction or a grouped number
 ANY = r"([-+.0-9eEnaif]{1,40})"
-_PLAIN = r"(-?[0-9]{1,18}(?:\.[0-9]{1,18})?(?:e[-+][0-9]{1,3})?)"
+_PLAIN = r"(-?[0-9]{1,18}(?:\.[0-9]{1,24})?(?:e[-+][0-9]{1,3})?)"
 _INTS = r"([0-9]{1,15})"
 _SPELT = (
     "{0}.{1}", "-{0}.{1}", "{0}.{1}e-0{2}", "-{0}.{1}e+0{2}", "{0}", "-{0}", "0.0", "{0}e-0{2}",
@@ -93,6 +93,11 @@ class Shape:
     seen: int = 0
     attempts: int = 0
     templates: list[Template] = field(default_factory=list)
+
+    def fitting(self, text: str) -> Template | None:
+        """The template that a line has, if its use needs no look at the line any more."""
+        fit = next((template for template in self.templates if template.match(text)), None)
+        return None if fit is None or fit.unchecked else fit
 
     def learn(self, template: Template) -> None:
         """Keep a template."""

@@ -11,14 +11,15 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from rlprobe import schema
-from rlprobe.importers.console.columns import Slots, Tokens
-from rlprobe.importers.console.shapes import Shape
+from rlprobe.importers.console.columns import Slots, Tokens, slots_of
+from rlprobe.importers.console.meaning import Known
+from rlprobe.importers.console.shapes import Shape, Template
 from rlprobe.importers.console.skeletons import in_numbers, skeletons
 from rlprobe.importers.source import Source
 from rlprobe.values import BoolArray, IntArray
@@ -83,14 +84,21 @@ class Like:
     Attributes:
         matters: whether they can matter to a reader that waits for nothing.
         shape: how they are read; None where that is not known.
-        drawn: whether they are progress bars and nothing else.
-        slots: where the numbers of a row stand; None where that is not known, or there is no row.
+        line: one of them with its meaning.
+        slots: where their numbers stand, by the template of a line; None where that is not known.
     """
 
     matters: bool = True
     shape: Shape | None = None
-    drawn: bool = False
-    slots: Slots | None = None
+    line: Known | None = None
+    slots: dict[Template | None, Slots | None] = field(default_factory=dict)
+
+    def slots_in(self, line: Known) -> Slots | None:
+        """Where the numbers of lines stand that have the template of this one."""
+        template = None if line.shape is None else line.shape.fitting(line.segment)
+        if template not in self.slots:
+            self.slots[template] = slots_of(line)
+        return self.slots[template]
 
 
 _PASSED = Like(matters=False)

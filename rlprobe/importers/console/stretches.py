@@ -10,12 +10,13 @@ import itertools
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rlprobe.importers.console.columns import Slots, slots_of
 from rlprobe.importers.console.episodes import Episodes
 from rlprobe.importers.console.given import of_evaluation
+from rlprobe.importers.console.late import is_late, late_of
 from rlprobe.importers.console.meaning import BarHead, Known, RowHead
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.sieve import Like, LineBlock
@@ -43,59 +44,70 @@ class Stretches:
         Args:
             place: of the row in the block; it was read.
         """
-        like = self._likes[place]
-        like.drawn |= isinstance(line.head, BarHead)
-        if place < self._tried or not isinstance(line.head, RowHead) or line.head.rank is not None:
+        apart = not isinstance(line.head, RowHead) or line.head.rank is not None
+        if place < self._tried or apart or self._trainings.alarmed:
             return place + 1
-        lines, bars = self._found(place, line)
+        found = self._found(place, line)
+        lines = found.rows
         self._tried = lines[-1]
-        if len(lines) < _FEWEST:
+        if len(lines) < 2 * _FEWEST:
             return place + 1
-        like.slots = like.slots or _slots(line)
-        rows = like.slots and self._rows(like.slots, lines[1:], bars)
-        if not rows or not self._give(rows):
+        rows = self._rows(line, found)
+        if rows is None or not self._give(rows, found):
             return place + 1
+        self._tried = 0
         self._reader.lines = self._block.numbers[lines[len(rows)]]
         return lines[len(rows) + 1]
 
-    def _found(self, place: int, line: Known) -> tuple[list[int], list[int]]:
-        """Where the rows of a stretch are, and the progress bars between them."""
+    def _found(self, place: int, line: Known) -> _Found:
+        """The lines of a stretch."""
         texts, likes = self._block.texts, self._likes
-        like, ends = likes[place], not line.head.broken
-        lines, bars = [place], list[int]()
-        before = -1 if ends else place  # the row that may go on in the next line
+        like, found = likes[place], _Found([place])
+        before = line if line.head.broken else None  # what may go on in the next line
+        at_before = place
         for at in range(place + 1, len(likes)):
             other = likes[at]
             if not texts[at]:
                 continue
-            if before >= 0 and not self._is_whole(before, at, line):
+            if before is not None and not self._is_whole(before, at_before, at):
                 break
-            before = -1
+            known = other.line
             if other is like:
-                lines.append(at)
-                before = -1 if ends else at
-            elif other.drawn:
-                bars.append(at)
-            elif other.matters:
+                found.rows.append(at)
+            elif known is None:
+                if other.matters:
+                    break
+            elif isinstance(known.head, BarHead):
+                found.bars.append(at)
+            elif is_late(known.head):
+                found.late.setdefault(other, []).append(at)
+            elif other.matters and not known.inert:
                 break
-        return lines, bars
+            before, at_before = (known if known and known.head.broken else None), at
+        return found
 
-    def _is_whole(self, row: int, following: int, line: Known) -> bool:
-        """Whether a row does not go on in the line after it."""
-        like, other = self._likes[row], self._likes[following]
-        padding = self._reader.wrapped.padding(len(self._block.texts[row]))
+    def _is_whole(self, line: Known, place: int, following: int) -> bool:
+        """Whether a line does not go on in the one after it."""
+        like, other = self._likes[place], self._likes[following]
+        if other.line is not None and other.line.head.prefixed:
+            return True
+        padding = self._reader.wrapped.padding(len(self._block.texts[place]))
         meanings = self._reader.known.meanings
         if like.shape and meanings.surely_parted(like.shape, other.shape, padding):
             return True
         plain = _VALUED.search(self._block.skeletons[following]) is None
         return plain and padding < 0 and not line.head.framed
 
-    def _rows(self, slots: Slots, lines: Sequence[int], bars: Sequence[int]) -> ConsoleRows | None:
-        """As many rows of these lines, but for the last, as go on, one from another."""
-        values, names = slots.rows(self._block.tokens, lines[:-1]), slots.names
-        drawn = self._bars(lines, bars)
+    def _rows(self, line: Known, found: _Found) -> ConsoleRows | None:
+        """As many rows of a stretch as go on, one from another: neither its first nor its last."""
+        slots = self._likes[found.rows[0]].slots_in(line)
+        if slots is None:
+            return None
+        names, lines = slots.names, found.rows[1:]
+        values = slots.rows(self._block.tokens, lines[:-1])
+        drawn = self._bars(lines, found.bars)
         apart = Episodes.are(names) or of_evaluation(names) or "train_runtime" in names
-        if values is None or drawn is None or apart:
+        if len(values) < _FEWEST or drawn is None or apart:
             return None
         steps: list[int] | None = None
         if "step" in names:
@@ -128,10 +140,14 @@ class Stretches:
         line = self._reader.known.meant(self._block.texts[place], self._block.numbers[place], shape)
         return None if line is None else line.take_bar()
 
-    def _give(self, rows: ConsoleRows) -> bool:
+    def _give(self, rows: ConsoleRows, found: _Found) -> bool:
         """Hand rows over; False where they may be more than that."""
         reader, trainings = self._reader, self._trainings
+        late = late_of(found.late, found.rows[: len(rows) + 2], self._block.tokens)
+        if late is None or not late.fits(stepped=rows.steps is not None):
+            return False
         first = rows.row(0)
+        trainings.move()
         reader.settle()
         trainings.add(reader.given())
         if not reader.steady or not self._goes_on(first):
@@ -140,6 +156,12 @@ class Stretches:
             trainings.add(reader.rest())
         if reader.waiting is not None or not trainings.may_add_rows(first):
             return False
+        if rows.steps is not None and reader.latest is not None:
+            late.tell(reader.held.regular, [reader.latest, *rows.steps])
+            beside = late.beside(rows.names)
+            if beside is not None:
+                rows = replace(rows, beside=beside[:2])
+                reader.account.read += beside[2] * (len(rows) + 1)
         trainings.add_rows(rows)
         reader.give_rows(rows)
         return True
@@ -156,9 +178,10 @@ class Stretches:
         return waiting.metrics != first.metrics and waiting.metrics.get("epoch", 0.0) <= epoch
 
 
-def _slots(line: Known) -> Slots | None:
-    """Where the numbers of a row stand, by the template that it has."""
-    templates = line.shape.templates if line.shape is not None else []
-    fits = (template for template in templates if template.match(line.segment) is not None)
-    template = next(fits, None)
-    return None if template is None else slots_of(template, line.segment)
+@dataclass(slots=True)
+class _Found:
+    """Where the lines of a stretch stand: its rows, progress bars, and what is told of each row."""
+
+    rows: list[int]
+    bars: list[int] = field(default_factory=list)
+    late: dict[Like, list[int]] = field(default_factory=dict)
