@@ -113,6 +113,12 @@ class Blocks:
         """Whether anything would be given as soon as a row comes."""
         return self.open or bool(self._under or self.ready)
 
+    def behind_a_row(self) -> Blocks:
+        """What collects the same blocks behind a row, with nothing in it yet."""
+        blocks = Blocks(self._step_key)
+        blocks._where, blocks._heading = "after", self._heading
+        return blocks
+
     def feed(self, text: str, number: int = 0) -> bool:
         """A line that is no row; whether it belongs to a block, or may head one."""
         if len(text) > labels.LONGEST:

@@ -75,7 +75,7 @@ class Late:
         return True
 
     def beside(self, names: Sequence[str]) -> tuple[tuple[str, ...], FloatArray, int] | None:
-        """Rows beside those of the stretch, and of how many lines each is made; None: there are none.
+        """Rows beside those of the stretch, if any, and of how many lines each is made.
 
         Args:
             names: of the rows of the stretch.

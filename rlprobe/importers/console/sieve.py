@@ -32,7 +32,7 @@ _MOST_KNOWN = 40_000  # skeletons that are remembered
 # What a line may hold that needs no number beside a name to matter (RE2, over bytes; one DFA each).
 _STRUCTURE = r"[{}|\t]|\xe2\x94[\x82\x83]|<t|</t|valuat|verflow"
 _NOT_FINITE = r"(?:nan|inf|inity)(?:[^A-Za-z]|$)"
-_HEAD = r"^.{0,24}(?:step|iter|itr|epoch|episode|update|batch|round|Result for )"
+_HEAD = r"^.{0,24}(?:step|iter|itr|epoch|episode|update|batch|round)"
 # What makes a line with a number one that has to be looked at, however many words it has.
 _WITH_NUMBER = (
     r"step|iter|itr|epoch|episode|update|rollout|batch|round|reward|grad_norm|tensor\(|[0-9.]\s?\("
@@ -41,7 +41,8 @@ _WITH_NUMBER = (
 # What tells of a training, and not of a step.
 _SIGNS = (
     r"(?:train_runtime|TrainOutput\(|Num examples|Num Epochs|Total optimization steps|Total steps"
-    r"|Logging to |Running [tTeEpP]|Continuing training|esum|Traceback|Error)"
+    r"|Result for [\w./-]{1,200}:\s*$|Logging to |Running [tTeEpP]|Continuing training|esum"
+    r"|Traceback|Error)"
 )
 # A name has up to five words, a number a unit; so many more may stand in a line of pairs.
 _WORDS_OF_NAME, _WORDS_OF_PAIR, _WORDS_BESIDE = 6, 7, 4

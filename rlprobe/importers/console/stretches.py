@@ -17,11 +17,13 @@ import numpy as np
 from rlprobe.importers.console.episodes import Episodes
 from rlprobe.importers.console.given import of_evaluation
 from rlprobe.importers.console.late import is_late, late_of
-from rlprobe.importers.console.meaning import BarHead, Known, RowHead
+from rlprobe.importers.console.meaning import BarHead, Known, PartHead, RowHead
+from rlprobe.importers.console.panels import panel_of
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.sieve import Like, LineBlock
 from rlprobe.importers.console.steps import Bar, ConsoleRow, ConsoleRows
 from rlprobe.importers.console.trainings import Trainings
+from rlprobe.values import FloatArray
 
 _FEWEST = 16  # rows of a stretch
 _VALUED = re.compile(rb"0|nan|inf", re.IGNORECASE)
@@ -37,27 +39,69 @@ class Stretches:
         self._block, self._likes = block, likes
         self._reader, self._trainings = reader, trainings
         self._tried = 0  # lines before this one are in no stretch that is not taken
+        self._panel = -1  # where the last panel ended
 
-    def take(self, place: int, line: Known) -> int:
+    def take(self, place: int, line: Known, *, gave: bool) -> int:
         """Take what follows a row; the place of the line to go on with.
 
         Args:
-            place: of the row in the block; it was read.
+            place: of the line in the block; it was read.
+            gave: whether a row was given.
         """
-        apart = not isinstance(line.head, RowHead) or line.head.rank is not None
-        if place < self._tried or apart or self._trainings.alarmed:
+        head = line.head
+        if place < self._tried or head.rank is not None or self._trainings.alarmed:
             return place + 1
+        if gave and isinstance(head, PartHead) and head.kind == "rule":
+            return self._take_panels(place)
+        return self._take_rows(place, line) if isinstance(head, RowHead) else place + 1
+
+    def _take_rows(self, place: int, line: Known) -> int:
         found = self._found(place, line)
         lines = found.rows
         self._tried = lines[-1]
-        if len(lines) < 2 * _FEWEST:
-            return place + 1
-        rows = self._rows(line, found)
+        rows = self._rows(line, found) if len(lines) >= 2 * _FEWEST else None
         if rows is None or not self._give(rows, found):
             return place + 1
         self._tried = 0
         self._reader.lines = self._block.numbers[lines[len(rows)]]
         return lines[len(rows) + 1]
+
+    def _take_panels(self, place: int) -> int:
+        """The same where the row was a panel, and more of its kind follow."""
+        likes, reader = self._likes, self._reader
+        start, self._panel = self._begins(self._panel + 1, place), place
+        lines = likes[start : place + 1]
+        starts: list[int] = []
+        at = self._begins(place + 1, len(likes))
+        while likes[at : at + len(lines)] == lines and self._are_whole(lines, at):
+            starts.append(at)
+            at = self._begins(at + len(lines), len(likes))
+        self._tried = at
+        panel = panel_of(lines, reader.blocks.behind_a_row()) if len(starts) > _FEWEST else None
+        if panel is None or not reader.idle or reader.step_key is not None:
+            return place + 1
+        steps, values = panel.rows(self._block.tokens, starts[:-1])
+        rows = _going_on(steps, panel.names, values, [reader.bar] * len(starts))
+        if rows is None or not self._give(rows, None):
+            return place + 1
+        reader.lines = self._block.numbers[starts[len(rows)] - 1]
+        self._tried, self._panel = 0, starts[len(rows)] - 1
+        return starts[len(rows)]
+
+    def _begins(self, place: int, end: int) -> int:
+        """The first line that says something."""
+        likes, texts = self._likes, self._block.texts
+        while place < end and not (likes[place].matters and texts[place]):
+            place += 1
+        return place
+
+    def _are_whole(self, lines: Sequence[Like], start: int) -> bool:
+        """Whether none of the lines of a panel goes on in the next."""
+        for at in range(start, start + len(lines) - 1):
+            line = self._likes[at].line
+            if line is not None and line.head.broken and not self._is_whole(line, at, at + 1):
+                return False
+        return True
 
     def _found(self, place: int, line: Known) -> _Found:
         """The lines of a stretch."""
@@ -109,21 +153,11 @@ class Stretches:
         apart = Episodes.are(names) or of_evaluation(names) or "train_runtime" in names
         if len(values) < _FEWEST or drawn is None or apart:
             return None
-        steps: list[int] | None = None
-        if "step" in names:
-            at = names.index("step")
-            column, values = values[:, at], np.delete(values, at, axis=1)
-            names = names[:at] + names[at + 1 :]
-            if not ((column >= 0) & (column < _MOST_STEPS)).all():
-                return None
-            steps = column.astype(np.int64).tolist()
-            goes_on = np.diff(column.astype(np.int64)) > 0
-        else:
-            goes_on = (np.diff(values, axis=0) != 0).any(axis=1)
-        if "epoch" in names:
-            goes_on &= np.diff(values[:, names.index("epoch")]) >= 0
-        size = len(values) if goes_on.all() else int(np.argmin(goes_on)) + 1
-        return ConsoleRows(steps and steps[:size], names, values[:size], drawn[: size + 1])
+        if "step" not in names:
+            return _going_on(None, names, values, drawn)
+        at = names.index("step")
+        names = names[:at] + names[at + 1 :]
+        return _going_on(values[:, at], names, np.delete(values, at, axis=1), drawn)
 
     def _bars(self, lines: Sequence[int], bars: Sequence[int]) -> list[Bar | None] | None:
         """The progress bar that was drawn last before each line; None where one goes back."""
@@ -140,10 +174,11 @@ class Stretches:
         line = self._reader.known.meant(self._block.texts[place], self._block.numbers[place], shape)
         return None if line is None else line.take_bar()
 
-    def _give(self, rows: ConsoleRows, found: _Found) -> bool:
+    def _give(self, rows: ConsoleRows, found: _Found | None) -> bool:
         """Hand rows over; False where they may be more than that."""
         reader, trainings = self._reader, self._trainings
-        late = late_of(found.late, found.rows[: len(rows) + 2], self._block.tokens)
+        behind, places = ({}, [0]) if found is None else (found.late, found.rows[: len(rows) + 2])
+        late = late_of(behind, places, self._block.tokens)
         if late is None or not late.fits(stepped=rows.steps is not None):
             return False
         first = rows.row(0)
@@ -176,6 +211,35 @@ class Stretches:
             return False
         epoch = first.metrics.get("epoch", 0.0)
         return waiting.metrics != first.metrics and waiting.metrics.get("epoch", 0.0) <= epoch
+
+
+def _going_on(
+    steps: FloatArray | None,
+    names: tuple[str, ...],
+    values: FloatArray,
+    bars: Sequence[Bar | None],
+) -> ConsoleRows | None:
+    """As many rows as go on, one from another; None where they are too few.
+
+    Args:
+        steps: None where rows have none.
+        values: (rows x names).
+        bars: one for each row, and more.
+    """
+    if len(values) < _FEWEST:
+        return None
+    numbers: Sequence[int] | None = None
+    if steps is None:
+        goes_on = (np.diff(values, axis=0) != 0).any(axis=1)
+    else:
+        if not ((steps >= 0) & (steps < _MOST_STEPS)).all():
+            return None
+        goes_on = np.diff(steps.astype(np.int64)) > 0
+        numbers = steps.astype(np.int64).tolist()
+    if "epoch" in names:
+        goes_on &= np.diff(values[:, names.index("epoch")]) >= 0
+    size = len(values) if goes_on.all() else int(np.argmin(goes_on)) + 1
+    return ConsoleRows(numbers and numbers[:size], names, values[:size], bars[: size + 1])
 
 
 @dataclass(slots=True)
