@@ -26,6 +26,7 @@ from rlprobe.values import BoolArray, IntArray
 
 BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_SEGMENT = 256 * 1024
+_LEARNING_BYTES = 256 * 1024  # of the first block
 WORTHWHILE_BYTES = 3 * 1024 * 1024  # below that, loading pyarrow costs more than it saves
 _ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\r\n]*\x07")
 _MOST_KNOWN = 40_000  # skeletons that are remembered
@@ -61,10 +62,11 @@ class Alike:
     def of(self, block: LineBlock) -> list[Like]:
         """What is known of each line of a block; whether it can matter is."""
         known = self._known
-        if len(known) > _MOST_KNOWN:
+        turns_long = not self._is_long and block.size >= WORTHWHILE_BYTES
+        if turns_long or len(known) > _MOST_KNOWN:
             known = self._known = {line: like for line, like in known.items() if like.shape}
         fresh = list(dict.fromkeys(line for line in block.skeletons if line not in known))
-        self._is_long |= block.size >= WORTHWHILE_BYTES
+        self._is_long |= turns_long
         matters = can_matter(fresh) if self._is_long else [True] * len(fresh)
         known |= zip(fresh, (Like() if it else _PASSED for it in matters), strict=True)
         known[b""] = _PASSED
@@ -109,9 +111,12 @@ def blocks_of(source: Source) -> Iterator[LineBlock]:
     """The lines of a file, many at once."""
     ended = 0
     for data in _blocks(source):
-        block = LineBlock(data, ended)
-        yield block
-        ended += block.ends
+        # What the first lines teach is of use from the next block on.
+        learning = 0 if ended else data.find(b"\n", _LEARNING_BYTES) + 1
+        for part in filter(None, (data[:learning], data[learning:])):
+            block = LineBlock(part, ended)
+            yield block
+            ended += block.ends
 
 
 class LineBlock:

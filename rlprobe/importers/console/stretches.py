@@ -40,6 +40,7 @@ class Stretches:
         self._reader, self._trainings = reader, trainings
         self._tried = 0  # lines before this one are in no stretch that is not taken
         self._panel = -1  # where the last panel ended
+        self._seams: set[tuple[Like, Like, int]] = set()  # of lines that are whole, by length
 
     def take(self, place: int, line: Known, *, gave: bool) -> int:
         """Take what follows a row; the place of the line to go on with.
@@ -58,7 +59,7 @@ class Stretches:
     def _take_rows(self, place: int, line: Known) -> int:
         found = self._found(place, line)
         lines = found.rows
-        self._tried = lines[-1]
+        self._tried = lines[min(_FEWEST, len(lines) - 1)]
         rows = self._rows(line, found) if len(lines) >= 2 * _FEWEST else None
         if rows is None or not self._give(rows, found):
             return place + 1
@@ -76,7 +77,7 @@ class Stretches:
         while likes[at : at + len(lines)] == lines and self._are_whole(lines, at):
             starts.append(at)
             at = self._begins(at + len(lines), len(likes))
-        self._tried = at
+        self._tried = starts[_FEWEST] if len(starts) > _FEWEST else at
         panel = panel_of(lines, reader.blocks.behind_a_row()) if len(starts) > _FEWEST else None
         if panel is None or not reader.idle or reader.step_key is not None:
             return place + 1
@@ -97,23 +98,19 @@ class Stretches:
 
     def _are_whole(self, lines: Sequence[Like], start: int) -> bool:
         """Whether none of the lines of a panel goes on in the next."""
-        for at in range(start, start + len(lines) - 1):
-            line = self._likes[at].line
-            if line is not None and line.head.broken and not self._is_whole(line, at, at + 1):
-                return False
-        return True
+        pairs = zip(lines, lines[1:], range(start, start + len(lines)), strict=False)
+        return all(self._is_whole(one, other, at, at + 1) for one, other, at in pairs)
 
     def _found(self, place: int, line: Known) -> _Found:
         """The lines of a stretch."""
         texts, likes = self._block.texts, self._likes
         like, found = likes[place], _Found([place])
-        before = line if line.head.broken else None  # what may go on in the next line
-        at_before = place
+        before, at_before = like, place
         for at in range(place + 1, len(likes)):
             other = likes[at]
             if not texts[at]:
                 continue
-            if before is not None and not self._is_whole(before, at_before, at):
+            if before.line is not None and not self._is_whole(before, other, at_before, at):
                 break
             known = other.line
             if other is like:
@@ -125,22 +122,29 @@ class Stretches:
                 found.bars.append(at)
             elif is_late(known.head):
                 found.late.setdefault(other, []).append(at)
-            elif other.matters and not known.inert:
+            elif other.matters and not known.silent:
                 break
-            before, at_before = (known if known and known.head.broken else None), at
+            before, at_before = other, at
         return found
 
-    def _is_whole(self, line: Known, place: int, following: int) -> bool:
+    def _is_whole(self, like: Like, other: Like, place: int, following: int) -> bool:
         """Whether a line does not go on in the one after it."""
-        like, other = self._likes[place], self._likes[following]
-        if other.line is not None and other.line.head.prefixed:
+        line = like.line
+        if line is None or not line.head.broken:
             return True
-        padding = self._reader.wrapped.padding(len(self._block.texts[place]))
+        length = len(self._block.texts[place])
+        seam = like, other, length
+        if seam in self._seams:
+            return True
+        padding = self._reader.wrapped.padding(length)
         meanings = self._reader.known.meanings
-        if like.shape and meanings.surely_parted(like.shape, other.shape, padding):
-            return True
+        prefixed = other.line is not None and other.line.head.prefixed
+        sure = like.shape and meanings.surely_parted(like.shape, other.shape, padding)
         plain = _VALUED.search(self._block.skeletons[following]) is None
-        return plain and padding < 0 and not line.head.framed
+        if not (prefixed or sure or (plain and padding < 0 and not line.head.framed)):
+            return False
+        self._seams.add(seam)
+        return True
 
     def _rows(self, line: Known, found: _Found) -> ConsoleRows | None:
         """As many rows of a stretch as go on, one from another: neither its first nor its last."""
