@@ -113,16 +113,16 @@ class Late:
 
 
 def late_of(
-    found: Mapping[Like, Sequence[int]], rows: Sequence[int], tokens: Tokens
+    places_of: Mapping[Like, Sequence[int]], rows: Sequence[int], tokens: Tokens
 ) -> Late | None:
     """Lines behind rows; None where some number in them is spelled in another way.
 
     Args:
-        found: where the lines of each skeleton stand.
+        places_of: where the lines of each skeleton stand.
         rows: where the rows stand; nothing counts that is behind the last of them.
     """
     known: list[_Lines] = []
-    for like, lines in found.items():
+    for like, lines in places_of.items():
         places = [place for place in lines if place < rows[-1]]
         if like.line is None or not places:
             continue

@@ -23,6 +23,7 @@ from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.sieve import Like, LineBlock
 from rlprobe.importers.console.steps import Bar, ConsoleRow, ConsoleRows
 from rlprobe.importers.console.trainings import Trainings
+from rlprobe.importers.console.wrapped import SHORTEST
 from rlprobe.values import FloatArray
 
 _FEWEST = 16  # rows of a stretch
@@ -104,27 +105,24 @@ class Stretches:
     def _found(self, place: int, line: Known) -> _Found:
         """The lines of a stretch."""
         texts, likes = self._block.texts, self._likes
-        like, found = likes[place], _Found([place])
-        before, at_before = like, place
+        row, found = likes[place], _Found([place])
+        roles: dict[Like, list[int] | None] = {row: found.rows}
+        before, at_before = (row if line.head.broken else None), place
         for at in range(place + 1, len(likes)):
-            other = likes[at]
-            if not texts[at]:
-                continue
-            if before.line is not None and not self._is_whole(before, other, at_before, at):
-                break
-            known = other.line
-            if other is like:
-                found.rows.append(at)
-            elif known is None:
-                if other.matters:
+            like = likes[at]
+            if like not in roles:
+                if not _is_of_stretch(like):
                     break
-            elif isinstance(known.head, BarHead):
-                found.bars.append(at)
-            elif is_late(known.head):
-                found.late.setdefault(other, []).append(at)
-            elif other.matters and not known.silent:
+                roles[like] = found.role(like)
+            elif not texts[at]:
+                continue
+            if before is not None and not self._is_whole(before, like, at_before, at):
                 break
-            before, at_before = other, at
+            places = roles[like]
+            if places is not None:
+                places.append(at)
+            known = like.line
+            before, at_before = (like if known is not None and known.head.broken else None), at
         return found
 
     def _is_whole(self, like: Like, other: Like, place: int, following: int) -> bool:
@@ -134,7 +132,7 @@ class Stretches:
             return True
         length = len(self._block.texts[place])
         seam = like, other, length
-        if seam in self._seams:
+        if seam in self._seams or (length < SHORTEST and not line.head.prefixed):
             return True
         padding = self._reader.wrapped.padding(length)
         meanings = self._reader.known.meanings
@@ -143,7 +141,8 @@ class Stretches:
         plain = _VALUED.search(self._block.skeletons[following]) is None
         if not (prefixed or sure or (plain and padding < 0 and not line.head.framed)):
             return False
-        self._seams.add(seam)
+        if other.line is not None:  # else it is one of many
+            self._seams.add(seam)
         return True
 
     def _rows(self, line: Known, found: _Found) -> ConsoleRows | None:
@@ -246,6 +245,14 @@ def _going_on(
     return ConsoleRows(numbers and numbers[:size], names, values[:size], bars[: size + 1])
 
 
+def _is_of_stretch(like: Like) -> bool:
+    """Whether a line may stand between two rows of a stretch."""
+    line = like.line
+    if line is None or not like.matters or line.silent:
+        return not like.matters or line is not None
+    return isinstance(line.head, BarHead) or is_late(line.head)
+
+
 @dataclass(slots=True)
 class _Found:
     """Where the lines of a stretch stand: its rows, progress bars, and what is told of each row."""
@@ -253,3 +260,9 @@ class _Found:
     rows: list[int]
     bars: list[int] = field(default_factory=list)
     late: dict[Like, list[int]] = field(default_factory=dict)
+
+    def role(self, like: Like) -> list[int] | None:
+        """Where to note lines that are no rows; None where they say nothing."""
+        if like.line is None or not like.matters or like.line.silent:
+            return None
+        return self.bars if isinstance(like.line.head, BarHead) else self.late.setdefault(like, [])
