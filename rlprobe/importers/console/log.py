@@ -56,6 +56,10 @@ class Console(Importer):
         """The run in the output."""
         # Its patterns cost more than a small log of another format.
         from rlprobe.importers.console.output import readings_of
-        from rlprobe.importers.console.sieve import Lines
+        from rlprobe.importers.console.sieve import Lines, segments
+        from rlprobe.importers.console.terminal import terminal_of, unbroken
 
+        terminal = terminal_of(source.head)
+        if terminal is not None:
+            return readings_of(source, unbroken(segments(source), terminal))
         return readings_of(source, Lines.of(source))
