@@ -12,6 +12,7 @@ from typing import Literal
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.pairs import (
     NUMBER,
+    SOURCE_FILES,
     Pair,
     left_of,
     measured,
@@ -169,6 +170,8 @@ def _label(text: str) -> Labelled | None:
     key = console_line.shortened(match["key"].strip())
     if value is None or not key or key.count(" ") > console_line.MOST_BLANKS:
         return None
+    if key.endswith(SOURCE_FILES):
+        return None  # a place
     if len(key) == 1 and not console_line.is_measurement(key):
         return None  # a variable
     label = Labelled("labels", indent=_depth(text))

@@ -76,7 +76,8 @@ def _is_seam(first: str, whole: str, seam: int) -> bool:
     spanning = next((pair for pair in pairs if pair.start < seam < pair.end), None)
     if spanning is not None:
         cut = bool(before) and spanning.start == before[-1].start
-        return cut or not before or spanning.blank == before[-1].blank
+        alike = cut or not before or spanning.blank == before[-1].blank
+        return alike and not _is_name_alone(spanning, alone, seam)
     tail = first[before[-1].end :] if before else ""
     follows = next((pair for pair in pairs if pair.start >= seam), None)
     blanks = len(before) > 1 and not any(
@@ -91,6 +92,16 @@ def _is_seam(first: str, whole: str, seam: int) -> bool:
     )
 
 
+def _is_name_alone(spanning: Pair, alone: Sequence[Pair], seam: int) -> bool:
+    """Whether a name that is known begins behind the seam, and is none with what is before it."""
+    return (
+        seam <= spanning.start + len(spanning.key)
+        and bool(alone)
+        and console_line.is_measurement(alone[0].key)
+        and not console_line.is_measurement(spanning.key)
+    )
+
+
 def _makes_known(first: str, second: str) -> bool:
     """Whether a name that is known stands at the seam of a row, and none without it."""
     before, pairs = pairs_in(first), pairs_in(first + second)
@@ -100,15 +111,16 @@ def _makes_known(first: str, second: str) -> bool:
     alone = pairs_in(second)
     return (
         len(spanning) == 1
+        and len(first) <= spanning[0].start + len(spanning[0].key)
         and bool(_BETWEEN.match(first[before[-1].end : spanning[0].start]))
         and console_line.is_measurement(spanning[0].key)
         and not (alone and console_line.is_measurement(alone[0].key))
         and len(pairs) >= max(len(before), len(alone))
-        and is_separated_alike(first, before)
+        and _is_separated_alike(first, before)
     )
 
 
-def is_separated_alike(first: str, pairs: Sequence[Pair]) -> bool:
+def _is_separated_alike(first: str, pairs: Sequence[Pair]) -> bool:
     """Whether the piece of a name at the end stands behind what separates the pairs."""
     tail = first[pairs[-1].end :]
     return len(pairs) < 2 or tail.startswith(first[pairs[-2].end : pairs[-1].start] or "\0")

@@ -7,99 +7,156 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
 
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.pairs import Pair, pairs_in
 from rlprobe.importers.console.seams import (
     BARS,
+    COLUMNS,
     CORNERS,
     ENDS,
     ENDS_IN_NUMBER,
     NUMBER_GOES_ON,
     STEPPED,
-    is_separated_alike,
 )
 
-_BOXES = CORNERS + "│┃"
 _RULES = "─━═"
 _ENDS_IN_RULE = re.compile(r"[-=*─━═]{3}$")
 # A name in quotes with its number, and what ends it.
 _ITEM = re.compile(
     r"(['\"])[\w ./@()%-]{1,80}\1\s?:\s?(?:'[^',]{1,40}'|\"[^\",]{1,40}\""
-    r"|[-+]?[\d.]+(?:[eE][-+]?\d+)?(?=\s?[,}]))"
+    r"|(?:[-+]?[\d.]+(?:[eE][-+]?\d+)?|(?:tensor|np\.\w+)\([^()]{1,80}\))(?=\s?[,}]))"
 )
 _UNIT_GOES_ON = re.compile(
-    r"[eE][-+]?\d|(?:[munµ]?s|m|h|min|mins|hours?|secs?|[KMGT]i?B|fps|TFLOPs?)\b|[a-zA-Z]{1,8}/s\b"
+    r"[eE][-+]?\d|\s?(?:[munµ]?s|m|h|min|mins|hours?|secs?|[KMGT]i?B|fps|TFLOPs?)\b|[a-zA-Z]{1,8}/s\b"
 )
 # What is one whatever stands around it.
 _WHOLES = re.compile(
     r"https?://\S|\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\b\d\d:\d\d:\d\d\b|\.py:\d+|\bpid=\d+"
 )
+_LACKS_DIGITS = re.compile(r"\d[eE][-+]?\d?$|\d\.$|[:=]\s?[-+]$")
+_REST = re.compile(r"[\d.]*(?:[eE]?[-+]?\d+)?|an|n|nf|f")  # of a number
+_JOINTS = "/_-@"  # in names
 _NO_BEGIN = re.compile(r"[.,:;?!](?:\s|$)")
 _CLOSES = re.compile(r"[^()\[\]]{0,80}[)\]]")
 
 
-def is_torn(first: str, second: str) -> bool:
-    """Whether the seam in a row can be no end of a line."""
-    whole, seam = first + second, len(first)
-    start = first.lstrip()[:1]
-    if start and start in BARS + CORNERS:
-        return is_open(first) and second[0] not in BARS + CORNERS and second.rstrip()[-1:] in ENDS
-    if any(item.start() < seam < item.end() for item in _ITEM.finditer(whole)):
-        return True
-    if any(step.start() < seam < step.end() for step in STEPPED.finditer(whole)):
-        return not STEPPED.search(second)
-    pairs = pairs_in(whole)
-    before = list(itertools.takewhile(lambda pair: pair.end <= seam, pairs))
-    if not (before or STEPPED.search(first)):
-        return False
-    pair = next((pair for pair in pairs[len(before) :] if pair.start < seam), None)
-    return _is_pair_torn(first, before, pair, second)
-
-
-def _is_pair_torn(first: str, before: Sequence[Pair], pair: Pair | None, second: str) -> bool:
-    """The same of a seam behind so many pairs, and in one if it is.
+class Seam:
+    """Where two pieces meet, and the names and numbers around it.
 
     Args:
-        pair: the one in which the seam is, when the pieces are one line.
+        first: all pieces so far, without what a logger put before them.
+
+    Attributes:
+        before: names with their numbers that stand before the seam.
+        pair: the one that the seam goes through, if the pieces are one line.
     """
-    whole = first + second
-    betweens = {first[a.end : b.start] for a, b in itertools.pairwise(before)} - {""}
-    if pair is None:
-        return _is_cut_between(first, second, betweens)
-    if len(first) <= pair.start + len(pair.key):
-        return bool(before) and _is_name_torn(first, before, pair, second)
-    if not any(each.start == pair.start for each in pairs_in(first)):
-        return not pair.blank  # a name without its number
-    after = next((each.start for each in pairs_in(whole) if each.start >= pair.end), len(whole))
-    return (
-        bool(ENDS_IN_NUMBER.search(first) and NUMBER_GOES_ON.match(second))
-        and whole[pair.end : after] in betweens
-    )
 
+    def __init__(self, first: str, second: str) -> None:
+        self.first, self.second = first, second
+        self.whole, self.at = first + second, len(first)
+        self._pairs = pairs_in(self.whole)
+        self.before = list(itertools.takewhile(lambda pair: pair.end <= self.at, self._pairs))
+        after = self._pairs[len(self.before) :]
+        self.pair = next((pair for pair in after if pair.start < self.at), None)
 
-def _is_cut_between(first: str, second: str, betweens: set[str]) -> bool:
-    """Whether one of two pieces has what stands between pairs, where no line begins or ends."""
-    alone = pairs_in(second)
-    for between in betweens:
-        begins = second.startswith(between)
-        ends = first.endswith(between) and between[-1] in " \t"
-        at = len(between) if begins else 0
-        if alone and alone[0].start == at and (begins or ends) and between != " " * len(between):
+    @property
+    def is_torn(self) -> bool:
+        """Whether it can be no end of a line."""
+        first, second = self.first, self.second
+        if first.lstrip()[:1] in BARS + CORNERS and first.strip():
+            return is_open(first) and is_end_of_box(second)
+        if any(item.start() < self.at < item.end() for item in _ITEM.finditer(self.whole)):
             return True
-    return False
+        if any(step.start() < self.at < step.end() for step in STEPPED.finditer(self.whole)):
+            return not STEPPED.search(second)
+        if not (self.before or STEPPED.search(first)):
+            return self._is_column_torn
+        return self._is_name_torn or self._is_number_torn or self._is_between_torn
 
+    @property
+    def dangles(self) -> bool:
+        """Whether it goes through a name that no line ends with."""
+        if self.pair is None or not self.before or self.at > self._value_of(self.pair):
+            return False
+        joint = self.first[-1] in _JOINTS
+        return (joint or console_line.is_measurement(self.pair.key)) and self._is_name_torn
 
-def _is_name_torn(first: str, before: Sequence[Pair], pair: Pair, second: str) -> bool:
-    """Whether a name that stands at a seam is one, and not the end of a line and another name."""
-    if second[0] in ":=":
-        return True
-    if len(before) > 1 and is_separated_alike(first, before):
-        return pair.blank == before[-1].blank
-    alone = pairs_in(second)[:1]
-    known = alone and console_line.is_measurement(alone[0].key)
-    return not known and console_line.is_measurement(pair.key)
+    @property
+    def is_end(self) -> bool:
+        """Whether a number is whole at the end of the first, and none follows as the others do."""
+        if not self.before or self.before[-1].end < len(self.first.rstrip()) or self.pair:
+            return False
+        alone = pairs_in(self.second)
+        start = len(self.second) - len(self.second.lstrip(" -|,;/\t"))
+        return not (alone and alone[0].start == start and alone[0].blank == self.before[-1].blank)
+
+    def _betweens(self, *torn: Pair) -> set[str]:
+        """What stands between pairs on either side of the seam.
+
+        Args:
+            torn: the pair that it goes through, where its name is torn and all else is behind it.
+        """
+        after = [pair for pair in self._pairs if pair.start >= self.at]
+        before = self.before if torn or self.pair is None else [*self.before, self.pair]
+        ends = itertools.chain(itertools.pairwise(before), itertools.pairwise([*torn, *after]))
+        return {self.whole[a.end : b.start] for a, b in ends} - {""}
+
+    def _value_of(self, pair: Pair) -> int:
+        return pair.start + len(pair.key)
+
+    @property
+    def _is_column_torn(self) -> bool:
+        """The same of a name and its number in two columns."""
+        if COLUMNS.fullmatch(self.first):
+            return _REST.fullmatch(self.second) is not None
+        known = self.pair is not None and console_line.is_measurement(self.pair.key)
+        return known and COLUMNS.fullmatch(self.whole) is not None
+
+    @property
+    def _is_name_torn(self) -> bool:
+        pair = self.pair
+        if pair is None or self.at > self._value_of(pair) or not self.before:
+            return False
+        if self.second[0] in ":=":
+            return True
+        known = console_line.is_measurement(pair.key)
+        alone = [
+            each for each in pairs_in(self.second)[:1] if not self.second[: each.start].strip()
+        ]
+        if alone and console_line.is_measurement(alone[0].key) and not known:
+            return False
+        tail = self.first[self.before[-1].end :]
+        alike = any(tail.startswith(between) for between in self._betweens(pair))
+        return known or (alike and pair.blank == self.before[-1].blank)
+
+    @property
+    def _is_number_torn(self) -> bool:
+        pair = self.pair
+        if pair is None or self.at <= self._value_of(pair):
+            return False
+        if not any(each.start == pair.start for each in pairs_in(self.first)):
+            return not pair.blank  # a name without its number
+        if _LACKS_DIGITS.search(self.first) and self.second[0].isdigit():
+            return True
+        if not (ENDS_IN_NUMBER.search(self.first) and NUMBER_GOES_ON.match(self.second)):
+            return False
+        after = next((each.start for each in self._pairs if each.start >= pair.end), None)
+        return self.whole[pair.end : after] in self._betweens()
+
+    @property
+    def _is_between_torn(self) -> bool:
+        """Whether one piece has what stands between pairs, where no line begins or ends."""
+        alone = pairs_in(self.second)
+        if self.pair is not None or not alone:
+            return False
+        for between in self._betweens():
+            begins = self.second.startswith(between)
+            ends = self.first.endswith(between) and between[-1] in " \t"
+            at = len(between) if begins else 0
+            if alone[0].start == at and (begins or ends) and between.strip(" "):
+                return True
+        return False
 
 
 def is_text_torn(first: str, second: str) -> bool:
@@ -113,21 +170,22 @@ def is_text_torn(first: str, second: str) -> bool:
     return opened > closed and _CLOSES.match(second) is not None
 
 
-def may_go_on(first: str, second: str) -> bool:
+def may_go_on(seam: Seam) -> bool:
     """Whether two pieces can be one line at all, by what stands at the seam."""
+    first, second = seam.first, seam.second
     start, begins = first.lstrip()[:1], second[0]
-    if begins in _BOXES and start not in BARS + CORNERS + _RULES:
+    if begins in CORNERS or (begins in "│┃" and start not in BARS):
         return False
     if begins in BARS and begins == start:  # rows of a table
         return is_open(first) or second.strip() in BARS
-    if not begins.isalpha():
-        return True
-    if _ENDS_IN_RULE.search(first):
+    if begins.isalpha() and _ENDS_IN_RULE.search(first):
         return False
     pairs = pairs_in(first)
-    if pairs and pairs[-1].end == len(first) and first[-1].isdigit():
-        return _UNIT_GOES_ON.match(second) is not None
-    return True
+    if not pairs or pairs[-1].end < len(first) or not (begins.isalpha() or begins in "/("):
+        return True
+    if seam.pair is not None and seam.pair.start > pairs[-1].start:
+        return True  # what looks like a unit begins a name
+    return _UNIT_GOES_ON.match(pairs[-1].unit + second) is not None
 
 
 def is_open(first: str) -> bool:
@@ -136,11 +194,17 @@ def is_open(first: str) -> bool:
     return bool(start) and start in BARS + CORNERS and first[-1] not in ENDS
 
 
+def is_end_of_box(second: str) -> bool:
+    """Whether a line ends with a bar, and does not begin with one."""
+    text = second.strip()
+    return text[:1] not in BARS + CORNERS and text[-1:] in ENDS
+
+
 def is_rest_of_box(second: str) -> bool:
     """Whether a line can be nothing but the rest of one between bars."""
     text = second.strip()
     if text in BARS:
         return bool(text)
-    if text[:1] in BARS + CORNERS + _RULES or text[-1:] not in ENDS:
+    if text[0] in _RULES or not is_end_of_box(second):
         return False
-    return second[:1] == " " or text[-1:] != "|"
+    return second[0] == " " or text[-1] != "|"

@@ -13,13 +13,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from rlprobe.importers.console.boxes import Box
 from rlprobe.importers.console.prefixes import ANSI, bare
 from rlprobe.importers.console.seams import BARS, CORNERS, ENDS, START, goes_on
 from rlprobe.importers.console.tears import (
+    Seam,
     is_open,
     is_rest_of_box,
     is_text_torn,
-    is_torn,
     may_go_on,
 )
 
@@ -58,19 +59,27 @@ class Terminal:
             last: the length of the last of them.
         """
         missing = self.width - last
-        if len(first) > _LONGEST or missing < 0 or lead_of(second) in self.starts:
-            return None
         text = bare(first).text
+        if not second or missing < 0 or len(first) > _LONGEST:
+            return None
         if missing and not (self.stripped and self._may_lack(text, missing, second)):
             return None
-        if lead_of(second) == lead_of(first) or not may_go_on(text + " " * missing, second):
-            return None
-        whole = text + " " * missing + second
-        if (not missing and is_torn(text, second)) or goes_on(text, second, whole, full=True):
-            return first[: len(first) - len(text)] + whole
-        if START.match(second) or bare(second).prefixed:
-            return None
-        return first[: len(first) - len(text)] + whole
+        seam = Seam(text + " " * missing, second)
+        return first[: len(first) - len(text)] + seam.whole if self._is_one(seam, missing) else None
+
+    def _is_one(self, seam: Seam, missing: int) -> bool:
+        """Whether two pieces are one line, if so many blanks are missing between them."""
+        first, second = seam.first, seam.second
+        lead = lead_of(second)
+        if lead and (lead in self.starts or lead == lead_of(first)):
+            return not missing and seam.dangles
+        if not may_go_on(seam):
+            return False
+        if not missing and seam.is_torn:
+            return True
+        if goes_on(first[: len(first) - missing], second, seam.whole, full=True):
+            return True
+        return not (START.match(second) or bare(second).prefixed or seam.is_end)
 
     def _may_lack(self, first: str, missing: int, second: str) -> bool:
         """Whether a line that is too short may be full but for so many blanks at its end."""
@@ -112,7 +121,7 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str]) -> boo
             held = ""
             continue
         text = bare(held).text
-        torn += is_torn(text, second)
+        torn += Seam(text, second).is_torn
         hinted += is_text_torn(held, second)
         if text.lstrip()[:1] not in BARS + CORNERS:
             kinds.add(_NUMBERS.sub("0", first))
@@ -123,15 +132,20 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str]) -> boo
 def unbroken(lines: Iterable[str], terminal: Terminal) -> Iterator[str]:
     """Lines as they were before the terminal broke them, each followed by as many empty ones."""
     held, last, rest = "", 0, 0
+    box = Box(terminal.width, stripped=terminal.stripped)
     for line in lines:
         if len(line) > terminal.width:  # it was none, or not everywhere
             terminal = Terminal(WIDEST + 1, frozenset(), stripped=False)
-        whole = terminal.joined(held, last, line) if last else None
+        whole: str | None = None
+        if last:
+            in_box = box.holds(held)
+            whole = box.joined(held, last, line) if in_box else terminal.joined(held, last, line)
         last = len(line)
         if whole is not None:
             held, rest = whole, rest + 1
             continue
         if held:
+            box.see(held)
             yield held
         yield from [""] * rest
         held, rest = line, 0
