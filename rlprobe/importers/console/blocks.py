@@ -173,6 +173,8 @@ class Blocks:
             self._sections.pop()
 
     def _add(self, label: Labelled) -> bool:
+        if self._block.yaml and label.indent < 0:
+            self._end()  # YAML has one name in a line
         if label.indent >= 0:
             self._leave(label.indent)
         inside = [name for _, name in self._sections] if label.indent >= 0 else []

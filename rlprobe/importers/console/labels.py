@@ -193,7 +193,7 @@ def _several(text: str) -> Labelled | None:
         text[group.end() if group else 0 :],
     )
     pairs = pairs_in(inside)
-    if len(pairs) < 2 or not _LISTED.fullmatch(left_of(inside, pairs)):
+    if len(pairs) < 2 or not _is_list(left_of(inside, pairs), len(pairs)):
         pairs = [pair for pair in pairs if _is_named(pair)]
     words = len(_WORD.findall(left_of(inside, pairs)))
     if not pairs or words > (_MOST_WORDS if len(pairs) == 1 else len(pairs) + 1):
@@ -207,6 +207,11 @@ def _several(text: str) -> Labelled | None:
     for key, value in metrics_of(measured, console_line.name_of).items():
         label.metrics[prefix + console_line.shortened(key)] = value
     return label
+
+
+def _is_list(left: str, pairs: int) -> bool:
+    """Whether all that is left beside so many pairs is what stands between each two of them."""
+    return bool(_LISTED.fullmatch(left)) and len("".join(left.split())) >= pairs - 1
 
 
 def _is_named(pair: Pair) -> bool:

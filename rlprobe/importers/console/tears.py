@@ -34,10 +34,16 @@ _UNIT_GOES_ON = re.compile(
 _WHOLES = re.compile(
     r"https?://\S|\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\b\d\d:\d\d:\d\d\b|\.py:\d+|\bpid=\d+"
 )
+_UNIT = re.compile(r"(?:[mu]?s|[KMG]i?B|it/s|\w{1,3}ens/s)(?=\s|[,;|]|$)")
+_MAY_FOLLOW = {  # a number
+    "/": re.compile(r"/(?:s|sec|it|iter|step|\d+)\b"),
+    "(": re.compile(r"\([\w/%]{1,10}\)"),
+}
 _LACKS_DIGITS = re.compile(r"\d[eE][-+]?\d?$|\d\.$|[:=]\s?[-+]$")
 _REST = re.compile(r"[\d.]*(?:[eE]?[-+]?\d+)?|an|n|nf|f")  # of a number
+_BETWEEN = " -|,;:/.\t"
 _JOINTS = "/_-@"  # in names
-_NO_BEGIN = re.compile(r"[.,:;?!](?:\s|$)")
+_NO_BEGIN = re.compile(r"[.,:;?!](?:\s|$)|[a-z]{1,12}\.$")
 _CLOSES = re.compile(r"[^()\[\]]{0,80}[)\]]")
 
 
@@ -85,11 +91,20 @@ class Seam:
     @property
     def is_end(self) -> bool:
         """Whether a number is whole at the end of the first, and none follows as the others do."""
-        if not self.before or self.before[-1].end < len(self.first.rstrip()) or self.pair:
+        first = self.first.rstrip()
+        if any(item.end() == len(first) for item in _ITEM.finditer(self.whole)):
+            return self.second.lstrip()[:1] not in ",}'\""
+        if not self.before or self.pair or first[self.before[-1].end :].strip(_BETWEEN):
             return False
-        alone = pairs_in(self.second)
-        start = len(self.second) - len(self.second.lstrip(" -|,;/\t"))
-        return not (alone and alone[0].start == start and alone[0].blank == self.before[-1].blank)
+        last, after = self.before[-1], next((p for p in self._pairs if p.start >= self.at), None)
+        if after is None or (after.blank != last.blank and len(self.before) > 1):
+            return True
+        gap = self.whole[last.end : after.start]
+        if not gap.strip() and not after.blank:
+            return False
+        ends = itertools.pairwise(self.before)
+        betweens = {self.whole[a.end : b.start] for a, b in ends} - {""}
+        return gap not in betweens if betweens else bool(gap.strip(_BETWEEN))
 
     def _betweens(self, *torn: Pair) -> set[str]:
         """What stands between pairs on either side of the seam.
@@ -126,9 +141,12 @@ class Seam:
         ]
         if alone and console_line.is_measurement(alone[0].key) and not known:
             return False
-        tail = self.first[self.before[-1].end :]
-        alike = any(tail.startswith(between) for between in self._betweens(pair))
-        return known or (alike and pair.blank == self.before[-1].blank)
+        return known or (self._is_alike(pair) and pair.blank == self.before[-1].blank)
+
+    def _is_alike(self, pair: Pair) -> bool:
+        """Whether a pair that the seam goes through is separated as others are."""
+        tail = self.first[self.before[-1].end :] if self.before else ""
+        return any(tail.startswith(between) for between in self._betweens(pair))
 
     @property
     def _is_number_torn(self) -> bool:
@@ -136,9 +154,11 @@ class Seam:
         if pair is None or self.at <= self._value_of(pair):
             return False
         if not any(each.start == pair.start for each in pairs_in(self.first)):
-            return not pair.blank  # a name without its number
+            return not pair.blank or self._is_alike(pair)  # a name without its number
         if _LACKS_DIGITS.search(self.first) and self.second[0].isdigit():
             return True
+        if pair.unit and self.at >= pair.end - len(pair.unit):
+            return _UNIT.match(self.second) is not None
         if not (ENDS_IN_NUMBER.search(self.first) and NUMBER_GOES_ON.match(self.second)):
             return False
         after = next((each.start for each in self._pairs if each.start >= pair.end), None)
@@ -148,7 +168,9 @@ class Seam:
     def _is_between_torn(self) -> bool:
         """Whether one piece has what stands between pairs, where no line begins or ends."""
         alone = pairs_in(self.second)
-        if self.pair is not None or not alone:
+        if self.pair is not None or not alone or not self.before:
+            return False
+        if alone[0].blank != self.before[-1].blank:
             return False
         for between in self._betweens():
             begins = self.second.startswith(between)
@@ -178,14 +200,21 @@ def may_go_on(seam: Seam) -> bool:
         return False
     if begins in BARS and begins == start:  # rows of a table
         return is_open(first) or second.strip() in BARS
-    if begins.isalpha() and _ENDS_IN_RULE.search(first):
+    if begins.isalpha() and _ENDS_IN_RULE.search(first.rstrip()):
         return False
-    pairs = pairs_in(first)
-    if not pairs or pairs[-1].end < len(first) or not (begins.isalpha() or begins in "/("):
+    return not (begins.isalpha() or begins in _MAY_FOLLOW) or _may_follow_number(seam)
+
+
+def _may_follow_number(seam: Seam) -> bool:
+    """Whether a letter, a slash or a bracket may follow the number before the seam, if one is."""
+    pairs = pairs_in(seam.first)
+    if not pairs or pairs[-1].end < len(seam.first):
         return True
     if seam.pair is not None and seam.pair.start > pairs[-1].start:
         return True  # what looks like a unit begins a name
-    return _UNIT_GOES_ON.match(pairs[-1].unit + second) is not None
+    if form := _MAY_FOLLOW.get(seam.second[0]):
+        return form.match(seam.second) is not None
+    return _UNIT_GOES_ON.match(pairs[-1].unit + seam.second) is not None
 
 
 def is_open(first: str) -> bool:

@@ -30,7 +30,7 @@ _LONGEST = 32_768
 _MOST_SEAMS = 400  # that are looked at
 _LEAD = 8  # characters by which it is known how lines begin
 _SHORTEST_LEAD = 3
-_FEWEST_KINDS = 2  # of lines that would be of one length by chance
+_FEWEST = 2  # lines of one length that are no chance
 _NUMBERS = re.compile(r"[-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b)")
 _NUMBER = re.compile(r" +[-+]?(?:[\d.,]+(?:[eE][-+]?\d+)?|nan|-?inf)\s*")
 
@@ -75,7 +75,7 @@ class Terminal:
             return not missing and seam.dangles
         if not may_go_on(seam):
             return False
-        if not missing and seam.is_torn:
+        if seam.is_torn:
             return True
         if goes_on(first[: len(first) - missing], second, seam.whole, full=True):
             return True
@@ -103,17 +103,23 @@ def terminal_of(head: bytes) -> Terminal | None:
     stripped = not any(line[-1] == " " for line in lines)
     boxed = any(line[-1] in ENDS and bare(line).text.lstrip()[:1] in BARS for line in lines)
     starts = _starts(lines, width, boxed=boxed and stripped)
-    terminal = Terminal(width, starts, stripped, boxed)
-    return terminal if _is_shown(lines, seams, starts) else None
+    for cut in range(1 + stripped):  # it may be that no piece reaches the end
+        if _is_shown(lines, seams, starts, cut):
+            return Terminal(width + cut, starts, stripped, boxed)
+    return None
 
 
-def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str]) -> bool:
-    """Whether what stands at the seams tells that lines were broken there."""
+def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str], cut: int) -> bool:
+    """Whether what stands at the seams tells that lines were broken there.
+
+    Args:
+        cut: blanks that are missing at all of them.
+    """
     torn = hinted = ends = 0
     kinds: set[str] = set()
     held, after = "", -1
     for place in seams[:_MOST_SEAMS]:
-        first, second = lines[place], lines[place + 1]
+        first, second = lines[place] + " " * cut, lines[place + 1]
         held = held + first if place == after + 1 else first
         after = place
         if lead_of(second) in starts:
@@ -121,11 +127,12 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str]) -> boo
             held = ""
             continue
         text = bare(held).text
-        torn += Seam(text, second).is_torn
-        hinted += is_text_torn(held, second)
-        if text.lstrip()[:1] not in BARS + CORNERS:
+        barred = text.lstrip()[:1] in BARS + CORNERS
+        torn += not (cut and barred) and Seam(text, second).is_torn
+        hinted += not cut and is_text_torn(held, second)
+        if not barred:
             kinds.add(_NUMBERS.sub("0", first))
-    shown = torn + (hinted if len(kinds) >= _FEWEST_KINDS else 0)
+    shown = torn + (hinted if max(hinted, len(kinds)) >= _FEWEST else 0)
     return bool(shown) and shown >= ends
 
 
