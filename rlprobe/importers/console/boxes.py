@@ -60,8 +60,8 @@ class Box:
 
 def _start(line: str) -> str:
     """What a line begins with, behind its prefix."""
-    return bare(line).text.lstrip()[:1] or " "
+    return bare(line, labelled=True).text.lstrip()[:1] or " "
 
 
 def _is_rule(line: str) -> bool:
-    return _start(line) in CORNERS or _RULE.fullmatch(bare(line).text) is not None
+    return _start(line) in CORNERS or _RULE.fullmatch(bare(line, labelled=True).text) is not None

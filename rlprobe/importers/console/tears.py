@@ -34,6 +34,12 @@ _UNIT_GOES_ON = re.compile(
 _WHOLES = re.compile(
     r"https?://\S|\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\b\d\d:\d\d:\d\d\b|\.py:\d+|\bpid=\d+"
 )
+# What tells a step, and is no header of a table above its first row.
+_STEP = re.compile(
+    r"(?<![\w/])(?:step|iter|iteration|epoch)s?(?:\(\w+\))?\s?[:=#]?\s?\[?\s?(?P<at>\d)\d*"
+    r"(?=\s{0,9}(?:[:/|,;\]=-]|(?!nan|inf)[A-Za-z{\['(]|$))",
+    re.IGNORECASE,
+)
 _UNIT = re.compile(r"(?:[mu]?s|[KMG]i?B|it/s|\w{1,3}ens/s)(?=\s|[,;|]|$)")
 _MAY_FOLLOW = {  # a number
     "/": re.compile(r"/(?:s|sec|it|iter|step|\d+)\b"),
@@ -74,7 +80,7 @@ class Seam:
             return is_open(first) and is_end_of_box(second)
         if any(item.start() < self.at < item.end() for item in _ITEM.finditer(self.whole)):
             return True
-        if any(step.start() < self.at < step.end() for step in STEPPED.finditer(self.whole)):
+        if any(step.start() < self.at < step.end("at") for step in _STEP.finditer(self.whole)):
             return not STEPPED.search(second)
         if not (self.before or STEPPED.search(first)):
             return self._is_column_torn
@@ -92,6 +98,8 @@ class Seam:
     def is_end(self) -> bool:
         """Whether a number is whole at the end of the first, and none follows as the others do."""
         first = self.first.rstrip()
+        if COLUMNS.fullmatch(first) and COLUMNS.fullmatch(self.second):
+            return True
         if any(item.end() == len(first) for item in _ITEM.finditer(self.whole)):
             return self.second.lstrip()[:1] not in ",}'\""
         if not self.before or self.pair or first[self.before[-1].end :].strip(_BETWEEN):
@@ -100,7 +108,7 @@ class Seam:
         if after is None or (after.blank != last.blank and len(self.before) > 1):
             return True
         gap = self.whole[last.end : after.start]
-        if not gap.strip() and not after.blank:
+        if not gap.strip(" .") and not after.blank:
             return False
         ends = itertools.pairwise(self.before)
         betweens = {self.whole[a.end : b.start] for a, b in ends} - {""}
@@ -125,8 +133,18 @@ class Seam:
         """The same of a name and its number in two columns."""
         if COLUMNS.fullmatch(self.first):
             return _REST.fullmatch(self.second) is not None
-        known = self.pair is not None and console_line.is_measurement(self.pair.key)
-        return known and COLUMNS.fullmatch(self.whole) is not None
+        pair = self.pair
+        if pair is None:
+            return self._is_point_torn
+        known = console_line.is_measurement(pair.key) or console_line.counts(pair.key)
+        alone = pair.start == len(self.whole) - len(self.whole.lstrip())
+        return known and alone and pair.end == len(self.whole) and self.at <= self._value_of(pair)
+
+    @property
+    def _is_point_torn(self) -> bool:
+        """The same of a scalar, its number and its step."""
+        point, first = console_line.point(self.whole), console_line.point(self.first)
+        return point is not None and first is None and not re.search("[A-DF-Za-df-z]", self.second)
 
     @property
     def _is_name_torn(self) -> bool:
@@ -141,7 +159,8 @@ class Seam:
         ]
         if alone and console_line.is_measurement(alone[0].key) and not known:
             return False
-        return known or (self._is_alike(pair) and pair.blank == self.before[-1].blank)
+        others = [*self.before, *(each for each in self._pairs if each.start >= pair.end)]
+        return known or (self._is_alike(pair) and pair.blank in {each.blank for each in others})
 
     def _is_alike(self, pair: Pair) -> bool:
         """Whether a pair that the seam goes through is separated as others are."""
@@ -166,19 +185,16 @@ class Seam:
 
     @property
     def _is_between_torn(self) -> bool:
-        """Whether one piece has what stands between pairs, where no line begins or ends."""
-        alone = pairs_in(self.second)
-        if self.pair is not None or not alone or not self.before:
+        """Whether the seam goes through what stands between pairs, or no line begins or ends so."""
+        after = next((pair for pair in self._pairs if pair.start >= self.at), None)
+        if self.pair is not None or after is None or not self.before:
             return False
-        if alone[0].blank != self.before[-1].blank:
+        last = self.before[-1]
+        gap = self.whole[last.end : after.start]
+        if gap not in self._betweens() or not gap.strip(" "):
             return False
-        for between in self._betweens():
-            begins = self.second.startswith(between)
-            ends = self.first.endswith(between) and between[-1] in " \t"
-            at = len(between) if begins else 0
-            if alone[0].start == at and (begins or ends) and between.strip(" "):
-                return True
-        return False
+        alike = after.blank == last.blank or len(self.before) == 1
+        return alike and (self.at < after.start or gap[-1] in " \t")
 
 
 def is_text_torn(first: str, second: str) -> bool:

@@ -59,7 +59,7 @@ class Terminal:
             last: the length of the last of them.
         """
         missing = self.width - last
-        text = bare(first).text
+        text = bare(first, labelled=True).text
         if not second or missing < 0 or len(first) > _LONGEST:
             return None
         if missing and not (self.stripped and self._may_lack(text, missing, second)):
@@ -101,7 +101,9 @@ def terminal_of(head: bytes) -> Terminal | None:
     if not seams:
         return None
     stripped = not any(line[-1] == " " for line in lines)
-    boxed = any(line[-1] in ENDS and bare(line).text.lstrip()[:1] in BARS for line in lines)
+    boxed = any(
+        line[-1] in ENDS and bare(line, labelled=True).text.lstrip()[:1] in BARS for line in lines
+    )
     starts = _starts(lines, width, boxed=boxed and stripped)
     for cut in range(1 + stripped):  # it may be that no piece reaches the end
         if _is_shown(lines, seams, starts, cut):
@@ -126,12 +128,14 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str], cut: i
             ends += 1
             held = ""
             continue
-        text = bare(held).text
+        text = bare(held, labelled=True).text
         barred = text.lstrip()[:1] in BARS + CORNERS
         torn += not (cut and barred) and Seam(text, second).is_torn
         hinted += not cut and is_text_torn(held, second)
         if not barred:
             kinds.add(_NUMBERS.sub("0", first))
+    if cut and (torn < _FEWEST or torn < len(seams[:_MOST_SEAMS]) - ends):
+        return False
     shown = torn + (hinted if max(hinted, len(kinds)) >= _FEWEST else 0)
     return bool(shown) and shown >= ends
 
@@ -185,6 +189,6 @@ def _starts(lines: list[str], width: int, *, boxed: bool) -> frozenset[str]:
     for before, line in itertools.pairwise(lines):
         if len(before) >= width - CUT_BLANKS or is_rest_of_box(line):
             continue
-        if not (boxed and is_open(bare(before).text)):
+        if not (boxed and is_open(bare(before, labelled=True).text)):
             leads.add(lead_of(line))
     return frozenset(leads - {""})
