@@ -3,7 +3,9 @@
 log       the format: what a terminal or a batch system kept
 output    lines of output, wherever they come from -> the runs in them
 notebook, cells, cut the outputs of Jupyter notebooks, as lines; JSON that was cut off
-prefixes  what stands before a line; wrapped: lines that the terminal broke, put together
+prefixes  what stands before a line
+terminal, wrapped    lines that a terminal broke, put together: all of a log, or as they come
+seams, tears, boxes  whether a line goes on in the next
 rows      lines -> rows, one by one as they are known
 given, alike         rows as they are given, once each, at their step; rows that say the same
 rank_rows rows that several ranks print into one log; episodes: several of one step

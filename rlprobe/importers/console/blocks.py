@@ -184,6 +184,8 @@ class Blocks:
             self._sections.pop()
 
     def _add(self, label: Labelled) -> bool:
+        if self._block.yaml and label.indent < 0:
+            self._end()  # YAML has one name in a line
         prefix = ""
         if label.indent >= 0 and self._sections:
             self._leave(label.indent)

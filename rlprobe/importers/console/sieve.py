@@ -150,6 +150,11 @@ class LineBlock:
         if self.longest > LONGEST_SEGMENT:
             self.texts = [text[:LONGEST_SEGMENT] for text in self.texts]
 
+    @property
+    def lines(self) -> Sequence[str]:
+        """The lines without what would stand behind the last line end."""
+        return self.texts if self.texts[-1] else self.texts[:-1]
+
     @functools.cached_property
     def _number(self) -> BoolArray:
         return in_numbers(self._data)

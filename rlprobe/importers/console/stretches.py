@@ -58,11 +58,11 @@ class Stretches:
         return self._take_rows(place, line) if isinstance(head, RowHead) else place + 1
 
     def _take_rows(self, place: int, line: Known) -> int:
-        found = self._found(place, line)
-        lines = found.rows
+        stretch = self._found(place, line)
+        lines = stretch.rows
         self._tried = lines[min(_FEWEST, len(lines) - 1)]
-        rows = self._rows(line, found) if len(lines) >= 2 * _FEWEST else None
-        if rows is None or not self._give(rows, found):
+        rows = self._rows(line, stretch) if len(lines) >= 2 * _FEWEST else None
+        if rows is None or not self._give(rows, stretch):
             return place + 1
         self._tried = 0
         self._reader.lines = self._block.numbers[lines[len(rows)]]
@@ -102,18 +102,18 @@ class Stretches:
         pairs = zip(lines, lines[1:], range(start, start + len(lines)), strict=False)
         return all(self._is_whole(one, other, at, at + 1) for one, other, at in pairs)
 
-    def _found(self, place: int, line: Known) -> _Found:
+    def _found(self, place: int, line: Known) -> _Stretch:
         """The lines of a stretch."""
         texts, likes = self._block.texts, self._likes
-        row, found = likes[place], _Found([place])
-        roles: dict[Like, list[int] | None] = {row: found.rows}
+        row, stretch = likes[place], _Stretch([place])
+        roles: dict[Like, list[int] | None] = {row: stretch.rows}
         before, at_before = (row if line.head.broken else None), place
         for at in range(place + 1, len(likes)):
             like = likes[at]
             if like not in roles:
                 if not _is_of_stretch(like):
                     break
-                roles[like] = found.role(like)
+                roles[like] = stretch.role(like)
             elif not texts[at]:
                 continue
             if before is not None and not self._is_whole(before, like, at_before, at):
@@ -123,7 +123,7 @@ class Stretches:
                 places.append(at)
             known = like.line
             before, at_before = (like if known is not None and known.head.broken else None), at
-        return found
+        return stretch
 
     def _is_whole(self, like: Like, other: Like, place: int, following: int) -> bool:
         """Whether a line does not go on in the one after it."""
@@ -145,14 +145,14 @@ class Stretches:
             self._seams.add(seam)
         return True
 
-    def _rows(self, line: Known, found: _Found) -> ConsoleRows | None:
+    def _rows(self, line: Known, stretch: _Stretch) -> ConsoleRows | None:
         """As many rows of a stretch as go on, one from another: neither its first nor its last."""
-        slots = self._likes[found.rows[0]].slots_in(line)
+        slots = self._likes[stretch.rows[0]].slots_in(line)
         if slots is None:
             return None
-        names, lines = slots.names, found.rows[1:]
+        names, lines = slots.names, stretch.rows[1:]
         values = slots.rows(self._block.tokens, lines[:-1])
-        drawn = self._bars(lines, found.bars)
+        drawn = self._bars(lines, stretch.bars)
         apart = Episodes.are(names) or of_evaluation(names) or "train_runtime" in names
         if len(values) < _FEWEST or drawn is None or apart:
             return None
@@ -177,10 +177,12 @@ class Stretches:
         line = self._reader.known.meant(self._block.texts[place], self._block.numbers[place], shape)
         return None if line is None else line.take_bar()
 
-    def _give(self, rows: ConsoleRows, found: _Found | None) -> bool:
+    def _give(self, rows: ConsoleRows, stretch: _Stretch | None) -> bool:
         """Hand rows over; False where they may be more than that."""
         reader, trainings = self._reader, self._trainings
-        behind, places = ({}, [0]) if found is None else (found.late, found.rows[: len(rows) + 2])
+        behind, places = (
+            ({}, [0]) if stretch is None else (stretch.late, stretch.rows[: len(rows) + 2])
+        )
         late = late_of(behind, places, self._block.tokens)
         if late is None or not late.fits(stepped=rows.steps is not None):
             return False
@@ -254,7 +256,7 @@ def _is_of_stretch(like: Like) -> bool:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Stretch:
     """Where the lines of a stretch stand: its rows, progress bars, and what is told of each row."""
 
     rows: list[int]
