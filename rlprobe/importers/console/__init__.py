@@ -7,6 +7,7 @@ prefixes  what stands before a line; wrapped: lines that the terminal broke, put
 rows      lines -> rows, one by one as they are known
 given, alike         rows as they are given, once each, at their step; rows that say the same
 rank_rows rows that several ranks print into one log; episodes: several of one step
+evaluated lines about the evaluation of one task
 sieve     lines of a long log that can matter
 meaning, shapes      what a line means by itself; lines that differ only in their numbers
 line      one line -> metrics; pairs: names and numbers in it; bars: progress bars in it
