@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rlprobe import _visible
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.pairs import left_of, pairs_in
 from rlprobe.importers.console.prefixes import ANSI
@@ -12,6 +13,7 @@ from rlprobe.numbers import plural
 from rlprobe.values import Unread
 
 _QUOTED = 200  # characters
+_IN_NOTE = 60  # characters of these
 _LONGEST = 4_000
 _HINT = re.compile(r"[\w)\]%'\"]\s{0,3}[:=|]\s{0,3}(?:[-+]?\.?\d|nan|-?inf)", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]{2,}")
@@ -53,7 +55,7 @@ class Account:
             number, text = self._sample
             notes.append(
                 f"{self.samples:,} lines with numbers that came several times between rows (single "
-                f'samples) left out, e.g. line {number}: "{text}"'
+                f'samples) left out, e.g. line {number}: "{_visible.start(text, _IN_NOTE)}"'
             )
         return notes
 
