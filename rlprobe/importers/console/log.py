@@ -56,6 +56,6 @@ class Console(Importer):
         """The run in the output."""
         # Its patterns cost more than a small log of another format.
         from rlprobe.importers.console.output import readings_of
-        from rlprobe.importers.console.sieve import Lines
+        from rlprobe.importers.console.sieve import blocks_of
 
-        return readings_of(source, Lines.of(source))
+        return readings_of(source, blocks_of(source))

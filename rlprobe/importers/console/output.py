@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers.console.rows import Reader
-from rlprobe.importers.console.sieve import Lines
+from rlprobe.importers.console.sieve import Alike, LineBlock
+from rlprobe.importers.console.signs import tells
 from rlprobe.importers.console.steps import ConsoleRow
 from rlprobe.importers.console.trainings import Mark, Trainings
 from rlprobe.importers.console.wrapped import width_of
@@ -14,33 +15,21 @@ from rlprobe.importers.importer import Reading
 from rlprobe.importers.source import Source
 
 
-def readings_of(source: Source, output: Lines | Iterable[str | Mark]) -> list[Reading]:
+def readings_of(
+    source: Source, output: Iterable[LineBlock] | Iterable[str | Mark]
+) -> list[Reading]:
     """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
     reader, trainings = Reader(step_key=source.step_key, width=width_of(source.head)), Trainings()
-    lines = output if isinstance(output, Lines) else None
-    given = output if not isinstance(output, Lines) else output.read(lambda: reader.idle)
-    for line in given:
-        if isinstance(line, Mark):
+    alike = Alike()
+    for item in output:
+        if isinstance(item, LineBlock):
+            alike.meet(item)
+            _read(item, alike, reader, trainings)
+        elif isinstance(item, Mark):
             _pause(reader, trainings)
-            trainings.mark(line)
-            continue
-        passed = () if lines is None else lines.passed()
-        if lines is not None and lines.skipped:
-            reader.pass_over(lines.skipped, lines.longest)
-        if trainings.tells(line):
-            _pause(reader, trainings)
-            trainings.hear(line)
-        before = reader.progress
-        rows = reader.feed(line)
-        for text in passed:
-            trainings.say(text)
-        if reader.progress != before:
-            trainings.move()
-        if rows or reader.said:
-            _give(reader, trainings, rows)
-        trainings.say(line)
-    for text in () if lines is None else lines.passed():
-        trainings.say(text)
+            trainings.mark(item)
+        else:
+            _hear(item, reader, trainings)
     _pause(reader, trainings)
     trainings.add_late(reader.finish())
     readings = trainings.readings([note for note in (reader.note, *reader.notes()) if note])
@@ -49,6 +38,54 @@ def readings_of(source: Source, output: Lines | Iterable[str | Mark]) -> list[Re
     readings[0].unread = [*reader.account.unread(), *readings[0].unread]
     # Rows of ranks tell nothing of several trainings: each has steps of its own.
     return [*readings, *reader.ranks.readings()] if len(readings) == 1 else readings
+
+
+def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) -> None:
+    """The lines of a block that can matter to the reader; all of them while it waits for some."""
+    texts, numbers = block.texts, block.numbers
+    known, meant = alike.known, reader.known.meant
+    reader.wrapped.widen(block.longest)
+    unsaid, idle = 0, reader.idle
+    skeletons = block.skeletons
+    for place, like in enumerate(map(known.__getitem__, skeletons)):
+        if (idle and not like.matters) or not texts[place]:
+            continue
+        text, number, shape = texts[place], numbers[place], like.shape
+        line = meant(text, number, shape) if shape is not None and not reader.waits else None
+        if line is None and tells(text):
+            trainings.say(texts[unsaid:place])
+            unsaid = place
+            _pause(reader, trainings)
+            trainings.hear(text)
+        elif line is not None and idle and line.inert:
+            alike.pass_over(skeletons[place])
+            continue
+        before = reader.progress
+        rows = reader.feed(line or text, number)
+        if reader.progress != before:
+            trainings.say(texts[unsaid:place] if trainings.alarmed else ())
+            trainings.move()
+            unsaid = place
+        if rows or reader.said:
+            _give(reader, trainings, rows)
+        if shape is None and reader.known.shape is not None:
+            alike.learn(skeletons[place], reader.known.shape)
+        idle = reader.idle
+    trainings.say(texts[unsaid:])
+
+
+def _hear(line: str, reader: Reader, trainings: Trainings) -> None:
+    """A line from elsewhere."""
+    if tells(line):
+        _pause(reader, trainings)
+        trainings.hear(line)
+    before = reader.progress
+    rows = reader.feed(line)
+    if reader.progress != before:
+        trainings.move()
+    if rows or reader.said:
+        _give(reader, trainings, rows)
+    trainings.say((line,))
 
 
 def _pause(reader: Reader, trainings: Trainings) -> None:

@@ -44,7 +44,7 @@ _SEEN_BEFORE = 2  # lines of a shape before it is learnt
 _CHECKED = 3  # uses of a template that the parser confirms
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Template:
     """A line of one shape: where its numbers stand and what they are called.
 
@@ -54,6 +54,7 @@ class _Template:
         scaled: what some of them are multiplied with.
         fixed: numbers that are the same in every line.
         unchecked: uses that are still confirmed by the parser.
+        shape: whose template it is.
     """
 
     match: Callable[[str], re.Match[str] | None]
@@ -63,6 +64,7 @@ class _Template:
     scaled: Mapping[Hashable, float] = field(default_factory=dict)
     fixed: Mapping[Hashable, float] = field(default_factory=dict)
     unchecked: int = _CHECKED
+    shape: Shape | None = None
 
     def meaning(self, match: re.Match[str]) -> Meaning | None:
         """That of a line that matches; ValueError where a number is none."""
@@ -82,13 +84,18 @@ class _Template:
         return self.head, numbers
 
 
-@dataclass(slots=True)
-class _Shape:
+@dataclass(slots=True, eq=False)
+class Shape:
     """Lines that are the same but for their numbers; templates differ in how these are spelt."""
 
     seen: int = 0
     attempts: int = 0
     templates: list[_Template] = field(default_factory=list)
+
+    def learn(self, template: _Template) -> None:
+        """Keep a template."""
+        template.shape = self
+        self.templates.append(template)
 
 
 class Shapes:
@@ -98,14 +105,14 @@ class Shapes:
         parser: a function of the line alone.
 
     Attributes:
-        latest: stands for the shape of the last line; None if it was not learnt.
+        latest: the shape of the last line; None if it was not learnt.
     """
 
     def __init__(self, parser: Parser) -> None:
-        self.latest: object = None
+        self.latest: Shape | None = None
         self._parser = parser
         self._first: list[_Template] = []
-        self._known: dict[str, _Shape] = {}
+        self._known: dict[str, Shape] = {}
 
     def parse(self, text: str) -> Meaning | None:
         """What the parser says of the line."""
@@ -120,6 +127,22 @@ class Shapes:
             return self._parser(text)
         return self._other(text)
 
+    def parse_as(self, shape: Shape, text: str) -> Meaning | None:
+        """The same of a line that is likely of this shape."""
+        for template in shape.templates:
+            match = template.match(text)
+            if match is None:
+                continue
+            if template.unchecked:
+                break
+            try:
+                meaning = template.meaning(match)
+            except ValueError:
+                break
+            self.latest = shape
+            return meaning
+        return self.parse(text)
+
     def _other(self, text: str) -> Meaning | None:
         """A line that none of the templates of the last lines fits."""
         shape = _BLANKS.sub("  ", _COARSE.sub("0", text))
@@ -127,7 +150,7 @@ class Shapes:
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._forget()
-            known = self._known[shape] = _Shape()
+            known = self._known[shape] = Shape()
         known.seen += 1
         for template in known.templates:
             match = template.match(text)
@@ -138,7 +161,7 @@ class Shapes:
             known.attempts += 1
             learnt = _learnt(text, self._parser)
             if learnt is not None:
-                known.templates.append(learnt)
+                known.learn(learnt)
         return self._parser(text)
 
     def _read(self, template: _Template, match: re.Match[str], text: str) -> Meaning | None:
@@ -152,7 +175,7 @@ class Shapes:
             if not _same(meaning, said):
                 self._give_up(template)
             return said
-        self.latest = template.match
+        self.latest = template.shape
         return meaning
 
     def _forget(self) -> None:
@@ -172,8 +195,10 @@ def _is_part(text: str, token: re.Match[str]) -> bool:
     start, end = token.span()
     before = text[max(0, start - 2) : start]
     after = text[end : end + 2]
-    return (len(before) == 2 and before[1] in _JOINTS and before[0].isdigit()) or (
-        len(after) == 2 and after[0] in _JOINTS and after[1].isdigit()
+    return (
+        (len(before) == 2 and before[1] in _JOINTS and before[0].isdigit())
+        or (len(after) == 2 and after[0] in _JOINTS and after[1].isdigit())
+        or after == "%|"  # of a progress bar
     )
 
 

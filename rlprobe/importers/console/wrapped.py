@@ -266,6 +266,11 @@ def _at_separator(first: str, second: str, whole: str, *, full: bool) -> bool:
     return False
 
 
+def is_framed(text: str) -> bool:
+    """Whether a line begins with a bar or a corner of a box, or with a quote."""
+    return text.lstrip()[:1] in _BAR + _CORNERS + "'\""
+
+
 def may_be_broken(text: str) -> bool:
     """Whether a line may lack its end."""
     if len(text) < SHORTEST or len(text) > _LONGEST or "<t" in text:
