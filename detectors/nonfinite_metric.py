@@ -221,14 +221,14 @@ class NonfiniteMetric(Detector):
 
     def _in_ranks(self, run: RunContext, bad: Sequence[Signal]) -> Iterator[_Onset]:
         """Single ranks that turned, at steps where the metric of the run does not tell it."""
-        told = {item.metric: item.steps[~np.isfinite(item.values)] for item in bad}
+        of_run = {item.metric: item.steps[~np.isfinite(item.values)] for item in bad}
         for name in _of_ranks(run):
             for rank, own in run.rank_series(name).items():
                 signal = Signal(run, name, own.steps, own.values, rank)
                 judged = Judged(signal, ~np.isfinite(own.values))
                 for stretch in judged.runs(gap=self.merge_rows):
                     turned = stretch.start > 0 or np.isinf(stretch.onset)
-                    if turned and stretch.first not in told.get(name, ()):
+                    if turned and stretch.first not in of_run.get(name, ()):
                         yield self._onset(judged, stretch)
 
     def _onset(self, judged: Judged, stretch: Stretch) -> _Onset:
