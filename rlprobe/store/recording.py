@@ -199,6 +199,7 @@ def _unread(raw: Any) -> tuple[Unread, ...]:
                 int(item["count"]),
                 int(item["of"]),
                 tuple((int(number), str(text)) for number, text in item["examples"]),
+                tuple(map(str, item.get("files", ()))),
             )
             for item in raw
         )
