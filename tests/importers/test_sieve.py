@@ -71,18 +71,13 @@ def test_lines_that_cannot_matter(monkeypatch: pytest.MonkeyPatch) -> None:
         "The sum of 43 * 2 = 86 is then what we were to find in this problem\n"
     )
     block = LineBlock(text.encode(), ended=4)
-    lines = [
-        (number, text)
-        for number, text, skeleton in zip(block.numbers, block.texts, block.skeletons, strict=True)
-        if matters(block, skeleton)
+    likes = Alike().of(block)
+    lines = zip(block.numbers, block.texts, likes, strict=True)
+    assert [(number, text) for number, text, like in lines if like.matters] == [
+        (6, "step 1 | loss: 0.5"),
+        (8, "loss: 2"),
+        (8, "loss: 3"),
     ]
-    assert lines == [(6, "step 1 | loss: 0.5"), (8, "loss: 2"), (8, "loss: 3")]
-
-
-def matters(block: LineBlock, skeleton: bytes) -> bool:
-    alike = Alike()
-    alike.meet(block)
-    return alike.known[skeleton].matters
 
 
 @pytest.mark.parametrize("size", [64, 4096, 10**6])

@@ -113,6 +113,11 @@ class Blocks:
         """Whether the next line may belong to a block, or end it."""
         return bool(self._block.metrics or self._block.yaml or self._sections)
 
+    @property
+    def holds(self) -> bool:
+        """Whether anything would be given as soon as a row comes."""
+        return self.open or bool(self._under or self.ready)
+
     def feed(self, text: str, number: int = 0) -> bool:
         """A line that is no row; whether it belongs to a block, or may head one."""
         if len(text) > labels.LONGEST:
@@ -178,14 +183,15 @@ class Blocks:
             self._sections.pop()
 
     def _add(self, label: Labelled) -> bool:
-        if label.indent >= 0:
+        prefix = ""
+        if label.indent >= 0 and self._sections:
             self._leave(label.indent)
-        inside = [name for _, name in self._sections] if label.indent >= 0 else []
-        if _CONFIG.intersection(inside):
-            return True
+            inside = [name for _, name in self._sections]
+            if _CONFIG.intersection(inside):
+                return True
+            prefix = "".join(f"{name}/" for name in inside)
         if not label.metrics and not label.counters:
             return self._block.yaml
-        prefix = "".join(f"{name}/" for name in inside)
         first = prefix + next(iter(label.metrics or label.counters))
         block = self._block
         plain = not (label.panel or block.panel or block.yaml)
@@ -202,7 +208,8 @@ class Blocks:
         return True
 
     def _put(self, block: _Block, label: Labelled, prefix: str) -> None:
-        if console_line.measures(label.metrics):
+        measures = label.measures
+        if console_line.measures(label.metrics) if measures is None else measures:
             self._count += 1
             if len(self._lines) < _FEW:
                 self._lines.append((self._line[0], bare(self._line[1]).text))

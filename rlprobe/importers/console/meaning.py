@@ -7,7 +7,7 @@ known by the line's shape. Everything else is read with the lines around it.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,7 @@ class PartHead(Head):
     Attributes:
         metrics: whether it looks like metrics.
         counts: whether some of its numbers count something.
+        measures: whether some of its names are known as measurements.
     """
 
     kind: Kind = "inner rule"
@@ -81,6 +82,7 @@ class PartHead(Head):
     redrawn: bool = False
     metrics: bool = False
     counts: bool = False
+    measures: bool = False
 
     def labelled(self, numbers: dict[Any, float]) -> Labelled:
         """What the line holds, with its numbers."""
@@ -89,7 +91,14 @@ class PartHead(Head):
             counted = {key[1]: at for key, at in numbers.items() if isinstance(key, tuple)}
             numbers = {key: at for key, at in numbers.items() if isinstance(key, str)}
         return Labelled(
-            self.kind, numbers, counted, self.section, self.indent, self.panel, self.redrawn
+            self.kind,
+            numbers,
+            counted,
+            self.section,
+            self.indent,
+            self.panel,
+            self.redrawn,
+            self.measures,
         )
 
 
@@ -102,12 +111,6 @@ class Known:
     head: RowHead | PartHead | BarHead
     numbers: dict[Any, float]
     shape: Shape | None
-
-    @property
-    def broken(self) -> bool:
-        """Whether it may lack its end."""
-        head = self.head
-        return head.broken and (head.prefixed or len(self.segment) >= SHORTEST)
 
     @property
     def inert(self) -> bool:
@@ -137,7 +140,7 @@ class Meanings:
         self._step_key = step_key
         self._tables = Tables()
         self._shapes = Shapes(self.looked_up)
-        self._apart: dict[tuple[object, object, int], int] = {}
+        self._apart: dict[tuple[Shape, Shape, int] | None, int] = {}
 
     @property
     def shape(self) -> Shape | None:
@@ -154,21 +157,25 @@ class Meanings:
         assert isinstance(head, RowHead | PartHead | BarHead)  # noqa: S101 - what `looked_up` gives
         return Known(segment, number, head, numbers, shapes.latest)
 
+    def surely_parted(self, first: Shape, second: Shape | None, padding: int) -> bool:
+        """Whether lines of a shape were seen not to go on in lines of another."""
+        return second is not None and self._apart.get((first, second, padding), 0) >= _SURE
+
     def parted(self, first: Known, second: Known, wrapped: Wrapped) -> bool:
         """Whether a line is whole and does not go on in the next."""
         padding = wrapped.padding(len(first.segment))
-        if padding < 0 and not first.head.framed and not _VALUED.search(second.segment):
-            return True  # what goes on holds a number
-        if first.shape is None or second.shape is None:
-            return wrapped.parted(bare(first.segment), bare(second.segment))
-        key = (first.shape, second.shape, padding)
+        one, other = first.shape, second.shape
+        key = None if one is None or other is None else (one, other, padding)
         seen = self._apart.get(key, 0)
         if seen >= _SURE:
             return True
+        if padding < 0 and not first.head.framed and not _VALUED.search(second.segment):
+            return True  # what goes on holds a number
         parted = wrapped.parted(bare(first.segment), bare(second.segment))
-        if len(self._apart) >= _MOST_PAIRS:
-            self._apart.clear()
-        self._apart[key] = seen + 1 if parted else -(10**9)
+        if key is not None:
+            if len(self._apart) >= _MOST_PAIRS:
+                self._apart.clear()
+            self._apart[key] = seen + 1 if parted else -(10**9)
         return parted
 
     def looked_up(self, segment: str) -> Meaning | None:
@@ -219,6 +226,7 @@ class Meanings:
             redrawn=label.redrawn,
             metrics=valued and looks_like_metrics(text),
             counts=bool(label.counters),
+            measures=console_line.measures(label.metrics),
         )
         return part, numbers
 
@@ -250,7 +258,7 @@ class KnownLines:
     """
 
     def __init__(self, step_key: str | None = None) -> None:
-        self._meanings = Meanings(step_key)
+        self.meanings = Meanings(step_key)
         self._waiting: Known | None = None  # it may lack its end
         self._left: Known | None = None  # the last one, if it was left to others
 
@@ -262,26 +270,30 @@ class KnownLines:
     @property
     def shape(self) -> Shape | None:
         """That of the line that was looked at last; None if it was not learnt."""
-        return self._meanings.shape
+        return self.meanings.shape
 
     def meant(self, segment: str, number: int, shape: Shape | None = None) -> Known | None:
         """A line, likely of this shape, with its meaning; None if it takes the lines around it."""
-        return self._meanings.of(segment, number, shape)
+        return self.meanings.of(segment, number, shape)
 
-    def feed(self, known: Known | None, wrapped: Wrapped) -> list[Known] | None:
+    def feed(self, known: Known | None, wrapped: Wrapped) -> Sequence[Known] | None:
         """The lines that are whole with this one; None if it is to be read with those before."""
         self._left = known
         if known is None or wrapped.holds:
             return None
-        wrapped.widen(len(known.segment))
-        first = self._waiting
-        if first is not None and not (
-            known.head.prefixed or self._meanings.parted(first, known, wrapped)
-        ):
+        head, first = known.head, self._waiting
+        if first is not None and not (head.prefixed or self.meanings.parted(first, known, wrapped)):
             return None
-        whole = [] if first is None else [first]
-        self._waiting = known if known.broken else None
-        return whole if known.broken else [*whole, known]
+        if head.broken and (head.prefixed or len(known.segment) >= SHORTEST):
+            self._waiting = known
+            return () if first is None else (first,)
+        self._waiting = None
+        return (known,) if first is None else (first, known)
+
+    def drain(self) -> Known | None:
+        """The line that waits, which is whole after all."""
+        known, self._waiting = self._waiting, None
+        return known
 
     def release(self, wrapped: Wrapped) -> None:
         """Leave the line that waits to those who look at it together with the next."""
@@ -292,5 +304,8 @@ class KnownLines:
     def take_over(self, wrapped: Wrapped) -> None:
         """Take the last line back, if it stands alone after all."""
         known, self._left = self._left, None
-        if known is not None and known.broken and wrapped.let_go(known.number):
+        if known is None or not known.head.broken:
+            return
+        long = known.head.prefixed or len(known.segment) >= SHORTEST
+        if long and wrapped.let_go(known.number):
             self._waiting = known

@@ -9,6 +9,7 @@ from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.sieve import Alike, LineBlock
 from rlprobe.importers.console.signs import tells
 from rlprobe.importers.console.steps import ConsoleRow
+from rlprobe.importers.console.stretches import Stretches
 from rlprobe.importers.console.trainings import Mark, Trainings
 from rlprobe.importers.console.wrapped import width_of
 from rlprobe.importers.importer import Reading
@@ -23,7 +24,6 @@ def readings_of(
     alike = Alike()
     for item in output:
         if isinstance(item, LineBlock):
-            alike.meet(item)
             _read(item, alike, reader, trainings)
         elif isinstance(item, Mark):
             _pause(reader, trainings)
@@ -42,34 +42,46 @@ def readings_of(
 
 def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) -> None:
     """The lines of a block that can matter to the reader; all of them while it waits for some."""
-    texts, numbers = block.texts, block.numbers
-    known, meant = alike.known, reader.known.meant
+    texts, numbers, skeletons = block.texts, block.numbers, block.skeletons
+    likes, meant = alike.of(block), reader.known.meant
+    stretches = Stretches(block, likes, reader, trainings)
     reader.wrapped.widen(block.longest)
-    unsaid, idle = 0, reader.idle
-    skeletons = block.skeletons
-    for place, like in enumerate(map(known.__getitem__, skeletons)):
-        if (idle and not like.matters) or not texts[place]:
+    unsaid = resume = 0
+    idle, before = reader.idle, reader.progress
+    for place, like in enumerate(likes):
+        text = texts[place]
+        if (idle and not like.matters) or not text or place < resume:
             continue
-        text, number, shape = texts[place], numbers[place], like.shape
-        line = meant(text, number, shape) if shape is not None and not reader.waits else None
-        if line is None and tells(text):
-            trainings.say(texts[unsaid:place])
-            unsaid = place
-            _pause(reader, trainings)
-            trainings.hear(text)
-        elif line is not None and idle and line.inert:
-            alike.pass_over(skeletons[place])
+        shape = like.shape
+        line = meant(text, numbers[place], shape) if shape and not reader.waits else None
+        if line is not None and idle and line.inert:
+            like.matters = False
             continue
-        before = reader.progress
-        rows = reader.feed(line or text, number)
+        if line is not None and reader.take(line):
+            rows = reader.given()
+        else:
+            line = None
+            if tells(text):
+                trainings.say(texts[unsaid:place])
+                unsaid = place
+                _pause(reader, trainings)
+                trainings.hear(text)
+                before = reader.progress
+            rows = reader.feed(text, numbers[place])
+            if reader.known.shape is not None:
+                alike.learn(skeletons[place], reader.known.shape)
         if reader.progress != before:
+            before = reader.progress
             trainings.say(texts[unsaid:place] if trainings.alarmed else ())
             trainings.move()
             unsaid = place
         if rows or reader.said:
             _give(reader, trainings, rows)
-        if shape is None and reader.known.shape is not None:
-            alike.learn(skeletons[place], reader.known.shape)
+        if line is not None:
+            like.line = line
+            resume = stretches.take(place, line)
+            if resume > place + 1:
+                unsaid, before = resume, reader.progress
         idle = reader.idle
     trainings.say(texts[unsaid:])
 

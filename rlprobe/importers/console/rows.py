@@ -59,31 +59,46 @@ class Reader(Given):
         self.scalars = Scalars()
         self.evaluating = 0  # lines in which an evaluation may still follow
 
-    def feed(self, segment: str | Known, number: int = 0) -> list[ConsoleRow]:
+    def feed(self, segment: str, number: int = 0) -> list[ConsoleRow]:
         """The rows that are whole with one more line, or what stands between carriage returns.
 
         Args:
-            segment: the line, with its meaning where that is known.
+            segment: the line.
             number: of the line in the log; one more than that of the last one if it is not told.
         """
-        self.lines = number or self.lines + 1
-        self.said = []
+        number = number or self.lines + 1
         waits = self.waits
-        known: Known | None = None
-        if isinstance(segment, Known):
-            known, segment = segment, segment.segment
-        elif not (waits or "\x1b" in segment):
-            known = self.known.meant(segment, self.lines)
-        whole = None if waits else self.known.feed(known, self.wrapped)
-        if whole is None:
+        known = None if waits or "\x1b" in segment else self.known.meant(segment, number)
+        if known is not None:
+            self.wrapped.widen(len(segment))
+        if known is None or not self.take(known):
+            self.lines, self.said = number, []
             self.known.release(self.wrapped)
             self._read(segment)
-            if not waits:
+            if known is not None:
                 self.known.take_over(self.wrapped)
-        else:
-            for line in whole:
-                self._mean(line)
-        return self._given()
+        return self.given()
+
+    def take(self, known: Known) -> bool:
+        """A line whose meaning is known; False if it is to be read with those before it."""
+        whole = self.known.feed(known, self.wrapped)
+        if whole is None:
+            return False
+        self.lines, self.said = known.number, []
+        for line in whole:
+            self._mean(line)
+        return True
+
+    def settle(self) -> None:
+        """Read the line that may lack its end, as it is whole."""
+        known = self.known.drain()
+        if known is not None:
+            self._mean(known)
+
+    def rest(self) -> list[ConsoleRow]:
+        """The rows that are whole because another follows."""
+        self._flush()
+        return self.given()
 
     def _read(self, segment: str) -> None:
         fed = bare(segment, self.lines, labelled=self.labelled)
@@ -154,7 +169,7 @@ class Reader(Given):
         self.said = []
         self.drain()
         self._flush()
-        return self._given()
+        return self.given()
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
@@ -171,7 +186,7 @@ class Reader(Given):
             self._end_held()
         for step, row in sorted(self.asides.placed.items()):
             self._give(ConsoleRow(step, row))
-        return self._given()
+        return self.given()
 
     def _end_held(self) -> None:
         """What was held back in case there is nothing better, where there was."""

@@ -11,14 +11,16 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from rlprobe import schema
-from rlprobe.importers.console.shapes import Shape
-from rlprobe.importers.console.skeletons import skeletons
+from rlprobe.importers.console.columns import Slots, Tokens, slots_of
+from rlprobe.importers.console.meaning import Known
+from rlprobe.importers.console.shapes import Shape, Template
+from rlprobe.importers.console.skeletons import in_numbers, skeletons
 from rlprobe.importers.source import Source
 from rlprobe.values import BoolArray, IntArray
 
@@ -52,40 +54,54 @@ class Alike:
     """What is known of the lines of a log, by their skeletons."""
 
     def __init__(self) -> None:
-        self.known: dict[bytes, Like] = {}
+        self._known: dict[bytes, Like] = {}
         self._is_long = False
 
-    def meet(self, block: LineBlock) -> None:
-        """Know of each line of a block whether it can matter."""
-        if len(self.known) > _MOST_KNOWN:
-            self.known = {line: like for line, like in self.known.items() if like.shape is not None}
-        fresh = list(dict.fromkeys(line for line in block.skeletons if line not in self.known))
+    def of(self, block: LineBlock) -> list[Like]:
+        """What is known of each line of a block; whether it can matter is."""
+        known = self._known
+        if len(known) > _MOST_KNOWN:
+            known = self._known = {line: like for line, like in known.items() if like.shape}
+        fresh = list(dict.fromkeys(line for line in block.skeletons if line not in known))
         self._is_long |= block.size >= WORTHWHILE_BYTES
         matters = can_matter(fresh) if self._is_long else [True] * len(fresh)
-        yes, no = Like(matters=True), Like(matters=False)
-        self.known |= zip(fresh, (yes if it else no for it in matters), strict=True)
-        self.known[b""] = no
+        known |= zip(fresh, (Like() if it else _PASSED for it in matters), strict=True)
+        known[b""] = _PASSED
+        return list(map(known.__getitem__, block.skeletons))
 
     def learn(self, skeleton: bytes, shape: Shape) -> None:
         """How lines of a skeleton are read."""
-        self.known[skeleton] = Like(self.known[skeleton].matters, shape)
+        like = self._known[skeleton]
+        if like is _PASSED:
+            like = self._known[skeleton] = Like(matters=False)
+        like.shape = shape
 
-    def pass_over(self, skeleton: bytes) -> None:
-        """Lines of a skeleton do not matter."""
-        self.known[skeleton] = Like(matters=False, shape=self.known[skeleton].shape)
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Like:
     """What is known of the lines of a skeleton.
 
     Attributes:
         matters: whether they can matter to a reader that waits for nothing.
         shape: how they are read; None where that is not known.
+        line: one of them with its meaning.
+        slots: where their numbers stand, by the template of a line; None where that is not known.
     """
 
-    matters: bool
+    matters: bool = True
     shape: Shape | None = None
+    line: Known | None = None
+    slots: dict[Template | None, Slots | None] = field(default_factory=dict)
+
+    def slots_in(self, line: Known) -> Slots | None:
+        """Where the numbers of lines stand that have the template of this one."""
+        template = None if line.shape is None else line.shape.fitting(line.segment)
+        if template not in self.slots:
+            self.slots[template] = slots_of(line)
+        return self.slots[template]
+
+
+_PASSED = Like(matters=False)
 
 
 def blocks_of(source: Source) -> Iterator[LineBlock]:
@@ -129,9 +145,18 @@ class LineBlock:
             self.texts = [text[:LONGEST_SEGMENT] for text in self.texts]
 
     @functools.cached_property
+    def _number(self) -> BoolArray:
+        return in_numbers(self._data)
+
+    @functools.cached_property
     def skeletons(self) -> list[bytes]:
         """What is left of each line without its numbers."""
-        return skeletons(self._data)
+        return skeletons(self._data, self._number)
+
+    @functools.cached_property
+    def tokens(self) -> Tokens:
+        """The numbers of all lines."""
+        return Tokens(self._data, self._number)
 
 
 def can_matter(lines: Sequence[bytes]) -> list[bool]:

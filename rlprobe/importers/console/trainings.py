@@ -35,7 +35,7 @@ from rlprobe.importers.console.launches import (
     place_of,
 )
 from rlprobe.importers.console.messages import Message
-from rlprobe.importers.console.steps import ConsoleRow
+from rlprobe.importers.console.steps import ConsoleRow, ConsoleRows
 from rlprobe.importers.importer import Reading
 from rlprobe.values import Unread
 
@@ -104,6 +104,19 @@ class Trainings:
         for row in rows:
             if self._shown is None or row.step is None or not self._is_shown_again(row, row.step):
                 self._take(row)
+
+    def may_add_rows(self, first: ConsoleRow) -> bool:
+        """Whether rows like this one can be but more of the training: nothing was said of it."""
+        waits = self._waiting or self._is_apart or self._is_again or self._is_said
+        if waits or self.alarmed or self._failed is not None or self._shown is not None:
+            return False
+        launched = self._last.heard.launches
+        return len(self._last) not in launched[-1:] and self._last.may_add_rows(first)
+
+    def add_rows(self, rows: ConsoleRows) -> None:
+        """Take rows which are but more of the training."""
+        self.move()
+        self._last.add_rows(rows)
 
     def add_late(self, rows: Sequence[ConsoleRow]) -> None:
         """Take rows that were known only in the end: they begin nothing after others.
