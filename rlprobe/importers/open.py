@@ -149,12 +149,14 @@ def _read(source: Source) -> tuple[Importer, list[Reading]]:
 
 
 def _open_directory(directory: Path, step_key: str | None) -> list[Run]:
+    from rlprobe.importers.gathering import Gathering
+    from rlprobe.importers.looked_at import beside
     from rlprobe.store.recording import Recording
 
-    recordings: list[Run] = [Recording(child) for child in layout.recordings_in(directory)]
-    if recordings:
-        return recordings
-    from rlprobe.importers.gathering import Gathering
+    if recordings := layout.recordings_in(directory):
+        first, *others = recordings
+        said = beside(recordings, directory)
+        return [Recording(first, [said] if said else ()), *map(Recording, others)]
 
     gathering = Gathering(directory, _read, step_key)
     if gathering.runs:
