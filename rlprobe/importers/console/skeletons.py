@@ -37,7 +37,7 @@ def _are_digits(codes: Codes) -> BoolArray:
 
 
 def _are_signs(codes: Codes) -> BoolArray:
-    return (codes == ord("-")) | (codes == ord("+"))
+    return np.asarray((codes == ord("-")) | (codes == ord("+")))
 
 
 def skeletons(data: bytes, number: BoolArray) -> list[bytes]:
