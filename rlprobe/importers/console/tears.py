@@ -10,6 +10,7 @@ import re
 
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.pairs import Pair, pairs_in
+from rlprobe.importers.console.prefixes import bare
 from rlprobe.importers.console.seams import (
     BARS,
     COLUMNS,
@@ -21,6 +22,7 @@ from rlprobe.importers.console.seams import (
 )
 
 _RULES = "─━═"
+_CORNERS = tuple(CORNERS)  # for a text that may be empty
 _ENDS_IN_RULE = re.compile(r"[-=*─━═]{3}$")
 # A name in quotes with its number, and what ends it.
 _ITEM = re.compile(
@@ -36,7 +38,7 @@ _WHOLES = re.compile(
 )
 # What tells a step, and is no header of a table above its first row.
 _STEP = re.compile(
-    r"(?<![\w/])(?:step|iter|iteration|epoch)s?(?:\(\w+\))?\s?[:=#]?\s?\[?\s?(?P<at>\d)\d*"
+    r"(?<![\w/])(?:step|iter|iteration|epoch)s?(?:\(\w+\))?(?:\s?[:=#]\s?|\s?\[\s?|\s)(?P<at>\d)\d*"
     r"(?=\s{0,9}(?:[:/|,;\]=-]|(?!nan|inf)[A-Za-z{\['(]|$))",
     re.IGNORECASE,
 )
@@ -48,6 +50,7 @@ _MAY_FOLLOW = {  # a number
 _LACKS_DIGITS = re.compile(r"\d[eE][-+]?\d?$|\d\.$|[:=]\s?[-+]$")
 _REST = re.compile(r"[\d.]*(?:[eE]?[-+]?\d+)?|an|n|nf|f")  # of a number
 _BETWEEN = " -|,;:/.\t"
+_NO_NAMES = frozenset({"nan", "inf"})
 _JOINTS = "/_-@"  # in names
 _NO_BEGIN = re.compile(r"[.,:;?!](?:\s|$)|[a-z]{1,12}\.$")
 _CLOSES = re.compile(r"[^()\[\]]{0,80}[)\]]")
@@ -67,7 +70,7 @@ class Seam:
     def __init__(self, first: str, second: str) -> None:
         self.first, self.second = first, second
         self.whole, self.at = first + second, len(first)
-        self._pairs = pairs_in(self.whole)
+        self._pairs = [pair for pair in pairs_in(self.whole) if pair.key.lower() not in _NO_NAMES]
         self.before = list(itertools.takewhile(lambda pair: pair.end <= self.at, self._pairs))
         after = self._pairs[len(self.before) :]
         self.pair = next((pair for pair in after if pair.start < self.at), None)
@@ -84,7 +87,7 @@ class Seam:
             return not STEPPED.search(second)
         if not (self.before or STEPPED.search(first)):
             return self._is_column_torn
-        return self._is_name_torn or self._is_number_torn or self._is_between_torn
+        return self.is_name_torn or self._is_number_torn or self._is_between_torn
 
     @property
     def dangles(self) -> bool:
@@ -92,7 +95,7 @@ class Seam:
         if self.pair is None or not self.before or self.at > self._value_of(self.pair):
             return False
         joint = self.first[-1] in _JOINTS
-        return (joint or console_line.is_measurement(self.pair.key)) and self._is_name_torn
+        return (joint or console_line.is_measurement(self.pair.key)) and self.is_name_torn
 
     @property
     def is_end(self) -> bool:
@@ -121,6 +124,8 @@ class Seam:
             torn: the pair that it goes through, where its name is torn and all else is behind it.
         """
         after = [pair for pair in self._pairs if pair.start >= self.at]
+        if torn and len(self.before) > 1:
+            after, torn = [], ()
         before = self.before if torn or self.pair is None else [*self.before, self.pair]
         ends = itertools.chain(itertools.pairwise(before), itertools.pairwise([*torn, *after]))
         return {self.whole[a.end : b.start] for a, b in ends} - {""}
@@ -147,7 +152,8 @@ class Seam:
         return point is not None and first is None and not re.search("[A-DF-Za-df-z]", self.second)
 
     @property
-    def _is_name_torn(self) -> bool:
+    def is_name_torn(self) -> bool:
+        """Whether it goes through a name."""
         pair = self.pair
         if pair is None or self.at > self._value_of(pair) or not self.before:
             return False
@@ -212,7 +218,9 @@ def may_go_on(seam: Seam) -> bool:
     """Whether two pieces can be one line at all, by what stands at the seam."""
     first, second = seam.first, seam.second
     start, begins = first.lstrip()[:1], second[0]
-    if begins in CORNERS or (begins in "│┃" and start not in BARS):
+    if bare(second, labelled=True).text.lstrip()[:1] in _CORNERS:
+        return False
+    if begins in "│┃" and start not in BARS:
         return False
     if begins in BARS and begins == start:  # rows of a table
         return is_open(first) or second.strip() in BARS
@@ -226,8 +234,8 @@ def _may_follow_number(seam: Seam) -> bool:
     pairs = pairs_in(seam.first)
     if not pairs or pairs[-1].end < len(seam.first):
         return True
-    if seam.pair is not None and seam.pair.start > pairs[-1].start:
-        return True  # what looks like a unit begins a name
+    if seam.pair is not None and seam.pair.start > pairs[-1].start and seam.is_name_torn:
+        return not seam.second[0].isupper()  # what looks like a unit begins a name
     if form := _MAY_FOLLOW.get(seam.second[0]):
         return form.match(seam.second) is not None
     return _UNIT_GOES_ON.match(pairs[-1].unit + seam.second) is not None
