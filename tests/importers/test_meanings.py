@@ -82,7 +82,7 @@ def test_a_line_that_repeats_is_read_without_its_parser() -> None:
     ]
     rows = [shapes.parse(text) for text in lines]
     assert rows[-1] == (
-        RowHead(None, broken=True, prefixed=False),
+        RowHead(None, broken=True, prefixed=False, framed=False),
         {"loss": 0.001253, "reward": 3.99, "step": 399.0},
     )
     assert len(asked) < 60

@@ -11,8 +11,7 @@ import pytest
 from benchmarks import long_logs
 from rlprobe.importers import open_runs
 from rlprobe.importers.console import sieve
-from rlprobe.importers.console.sieve import Lines
-from rlprobe.importers.source import Source
+from rlprobe.importers.console.sieve import Alike, LineBlock
 from rlprobe.store.run import Run
 from tests.importers.reading import log
 
@@ -65,22 +64,56 @@ def test_with_and_without(
         same_runs(one, other)
 
 
-def test_lines_that_cannot_matter_are_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_that_cannot_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sieve, "WORTHWHILE_BYTES", 0)
-    text = "a b c\n" * 50 + "step 1 | loss: 0.5\r\n" + "some words\n" * 9 + "loss: 2\r\rloss: 3"
-    lines = Lines.of(Source(log(tmp_path, "run.log", text)))
-    seen = [(lines.skipped, line) for line in lines.read(lambda: True)]
-    assert seen == [(50, "step 1 | loss: 0.5"), (9, "loss: 2"), (0, "loss: 3")]
+    text = (
+        "a b c\nstep 1 | loss: 0.5\r\nsome words\nloss: 2\r\rloss: 3\n\n"
+        "The sum of 43 * 2 = 86 is then what we were to find in this problem\n"
+    )
+    block = LineBlock(text.encode(), ended=4)
+    likes = Alike().of(block)
+    lines = zip(block.numbers, block.texts, likes, strict=True)
+    assert [(number, text) for number, text, like in lines if like.matters] == [
+        (6, "step 1 | loss: 0.5"),
+        (8, "loss: 2"),
+        (8, "loss: 3"),
+    ]
 
 
+@pytest.mark.parametrize("size", [64, 4096, 10**6])
 def test_the_last_lines_are_there_though_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sieve, "WORTHWHILE_BYTES", 0)
-    monkeypatch.setattr(sieve, "BLOCK_BYTES", 4096)
-    text = "old\nand\nstep 1 | loss: 0.5\n" + "".join(f"line {n} of many\n" for n in range(3000))
-    lines = Lines.of(Source(log(tmp_path, "run.log", text.replace(" of", " of " + "words " * 20))))
-    assert [lines.passed() for _ in lines.read(lambda: True)] == [["old", "and"]]
-    assert [line[:9] for line in lines.passed()] == [f"line {n}" for n in range(2600, 3000)]
+    monkeypatch.setattr(sieve, "BLOCK_BYTES", size)
+    text = "step 1 | loss: 0.5\nTraceback (most recent call last):\n  File 'a.py', line 1\n"
+    text += "".join(f"    frame {n} of many\n" for n in range(30)) + "OSError: no space left\n"
+    run = open_runs(log(tmp_path, "run.log", text))[0]
+    assert [(event.kind, event.message) for event in run.events] == [
+        ("crash", "OSError: no space left")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("\n\nstep 1 | loss: 0.5\n\n\nkl: 0.2 was seen by the old\n", 6),
+        ("step 1 | loss: 0.5\r\n\r\nkl: 0.2 was seen by the old\r\n", 3),
+        ("10%\r20%\r30%\nstep 1 | loss: 0.5\nkl: 0.2 was seen by the old", 3),
+    ],
+)
+def test_lines_are_numbered_as_editors_do(text: str, line: int, tmp_path: Path) -> None:
+    (unread,) = open_runs(log(tmp_path, "run.log", text))[0].info.unread
+    assert [number for number, _ in unread.examples] == [line]
+
+
+def test_skeletons() -> None:
+    lines = (
+        "loss: -0.5, kl: 1.5e-05,  lr: 3E+4", "loss: 12, kl: .5,  lr: 0", "5 - 3 = 2", "v1.2.3-rc4",
+        "a" + " " * 9 + "1", "a  1", "reward:", "",
+    )  # fmt: skip
+    block = LineBlock("\n".join(lines).encode())
+    assert block.skeletons == [
+        b"loss: 0, kl: 0,  lr: 0", b"loss: 0, kl: 0,  lr: 0", b"0 - 0 = 0", b"v0-rc0",
+        b"a  0", b"a  0", b"reward:", b"",
+    ]  # fmt: skip

@@ -108,6 +108,17 @@ class Blocks:
         """Whether the next line may belong to a block, or end it."""
         return bool(self._block.metrics or self._block.yaml or self._sections)
 
+    @property
+    def holds(self) -> bool:
+        """Whether anything would be given as soon as a row comes."""
+        return self.open or bool(self._under or self.ready)
+
+    def behind_a_row(self) -> Blocks:
+        """What collects the same blocks behind a row, with nothing in it yet."""
+        blocks = Blocks(self._step_key)
+        blocks._where, blocks._heading = "after", self._heading
+        return blocks
+
     def feed(self, text: str, number: int = 0) -> bool:
         """A line that is no row; whether it belongs to a block, or may head one."""
         if len(text) > labels.LONGEST:
@@ -175,14 +186,15 @@ class Blocks:
     def _add(self, label: Labelled) -> bool:
         if self._block.yaml and label.indent < 0:
             self._end()  # YAML has one name in a line
-        if label.indent >= 0:
+        prefix = ""
+        if label.indent >= 0 and self._sections:
             self._leave(label.indent)
-        inside = [name for _, name in self._sections] if label.indent >= 0 else []
-        if _CONFIG.intersection(inside):
-            return True
+            inside = [name for _, name in self._sections]
+            if _CONFIG.intersection(inside):
+                return True
+            prefix = "".join(f"{name}/" for name in inside)
         if not label.metrics and not label.counters:
             return self._block.yaml
-        prefix = "".join(f"{name}/" for name in inside)
         first = prefix + next(iter(label.metrics or label.counters))
         block = self._block
         if block.first == first and not label.redrawn:
@@ -197,7 +209,8 @@ class Blocks:
         return True
 
     def _put(self, block: _Block, label: Labelled, prefix: str) -> None:
-        if console_line.measures(label.metrics):
+        measures = label.measures
+        if console_line.measures(label.metrics) if measures is None else measures:
             self._count += 1
             if len(self._lines) < _FEW:
                 self._lines.append((self._line[0], bare(self._line[1]).text))

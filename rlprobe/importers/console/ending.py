@@ -43,9 +43,9 @@ class LastWords:
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=_LINES)
 
-    def add(self, text: str) -> None:
-        """A line."""
-        self._lines.append(text[:_CHARACTERS])
+    def add(self, lines: Sequence[str]) -> None:
+        """Lines, in order."""
+        self._lines.extend(line[:_CHARACTERS] for line in lines[-4 * _LINES :] if line)
 
     def clear(self) -> None:
         """The run has gone on."""

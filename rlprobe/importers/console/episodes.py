@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 Row = dict[str, float]
 _MOST_KEYS = 4  # of a row about one episode
 
@@ -22,9 +24,19 @@ class Episodes:
         self._count = 0
         self._waiting = False
 
+    @property
+    def waiting(self) -> bool:
+        """Whether rows are kept that were not taken."""
+        return self._waiting
+
+    @staticmethod
+    def are(names: Collection[str]) -> bool:
+        """Whether a row of these names tells of one episode."""
+        return len(names) <= _MOST_KEYS and any("episod" in name.lower() for name in names)
+
     def add(self, step: int, row: Row) -> bool:
         """Take a row; False if it is none of an episode, or of another step than those kept."""
-        if len(row) > _MOST_KEYS or not any("episod" in key.lower() for key in row):
+        if not self.are(row):
             return False
         alike = step == self._step and row.keys() == self._sums.keys()
         if self._waiting and not alike:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.account import Account
 from rlprobe.importers.console.alike import repeats, says_more
@@ -10,9 +12,14 @@ from rlprobe.importers.console.blocks import Blocks, Group
 from rlprobe.importers.console.episodes import Episodes
 from rlprobe.importers.console.held import Held, beside
 from rlprobe.importers.console.rank_rows import RankRows
-from rlprobe.importers.console.steps import Bar, ConsoleRow, Row
+from rlprobe.importers.console.steps import Bar, ConsoleRow, ConsoleRows, Row
 
 _EVALUATION = ("eval_", "eval/", "test_", "val/", "validation/")
+
+
+def of_evaluation(names: Iterable[str]) -> bool:
+    """Whether a row of these names is of an evaluation."""
+    return all(name.startswith(_EVALUATION) or name == "epoch" for name in names)
 
 
 class Given:
@@ -47,7 +54,8 @@ class Given:
         self.blocks = Blocks(step_key)
         self.held = Held(most, self.account)
 
-    def _given(self) -> list[ConsoleRow]:
+    def given(self) -> list[ConsoleRow]:
+        """The rows that are whole and were not given yet."""
         if not self.ready:
             return []
         ready, self.ready = self.ready, []
@@ -75,6 +83,27 @@ class Given:
                 self._explicit(step, row)
         elif "train_runtime" not in row:
             self._implicit(row)
+
+    @property
+    def steady(self) -> bool:
+        """Whether rows of a line each can be given as they are: nothing is to be put in them."""
+        pending = self.context is not None or self.asides or self.asides.overflowed
+        return not (pending or self.episodes.waiting or self.blocks.holds or self.ready)
+
+    def give_rows(self, rows: ConsoleRows) -> None:
+        """Take note of rows that were given as they are."""
+        last = rows.row(-1)
+        self.last = last.metrics
+        self.names.update(self.last if rows.steps is not None else ())
+        self.blocks.row_given(last.step)
+        self.measured += len(rows)
+        size = len(rows) if rows.beside is None else 2 * len(rows) + 1
+        self.count += size
+        self.account.read += size
+        self.steps += len(rows) if rows.steps is not None else self.latest is not None
+        self.latest = last.step
+        self.unstepped |= rows.steps is None
+        self.bar = rows.bars[-1]
 
     def _explicit(self, step: int, row: Row) -> None:
         if self.rank is None and self.episodes.add(step, row):
@@ -108,7 +137,7 @@ class Given:
         if self.context is not None:
             self._explicit(self.context, row)
             return
-        if all(key.startswith(_EVALUATION) or key == "epoch" for key in row):
+        if of_evaluation(row):
             self._flush()
             self._give(ConsoleRow(None, row, beside=True))
             return

@@ -64,6 +64,7 @@ class Labelled:
         indent: blanks before a line of YAML.
         panel: whether bars or columns make it a line of a table of names.
         redrawn: whether it takes the place of the line before it (a bar of Keras).
+        measures: whether some of its names are known as measurements; None: not looked at.
     """
 
     kind: Kind = "text"
@@ -73,6 +74,7 @@ class Labelled:
     indent: int = -1
     panel: bool = False
     redrawn: bool = False
+    measures: bool | None = None
 
 
 def labelled(text: str) -> Labelled:

@@ -11,7 +11,7 @@ import numpy as np
 
 from rlprobe import naming
 from rlprobe.importers.console.heard import Heard
-from rlprobe.importers.console.steps import ConsoleRow, SettledSteps
+from rlprobe.importers.console.steps import ConsoleRow, ConsoleRows, SettledSteps
 from rlprobe.importers.importer import Reading, Told
 from rlprobe.importers.rows import RowTable
 from rlprobe.importers.steps import COUNTERS
@@ -69,6 +69,25 @@ class Training:
         """Take a row of an earlier step, which was known to be one only in the end."""
         self._launches[-1].add(row)
         self._table.add(0, row.metrics)
+
+    def may_add_rows(self, first: ConsoleRow) -> bool:
+        """Whether rows like this one are nothing new: all that is kept of some was seen."""
+        known = kind_of(first) in self.kinds and len(self._head) == _MOST_HEAD
+        places = place_of(first)
+        return known and places.keys() <= self.first.keys() and not self.goes_back(places)
+
+    def add_rows(self, rows: ConsoleRows) -> None:
+        """Take the next rows, which are nothing new."""
+        last = rows.row(-1)
+        self.kinds[kind_of(last)] = last.metrics.get("epoch")
+        self.last |= place_of(last)
+        if last.bar is not None:
+            self.total = last.bar.of
+        self._launches[-1].add_rows(rows)
+        columns = rows.columns()
+        size = len(next(iter(columns.values()))[0])
+        self._table.add_columns(np.zeros(size, dtype=np.int64), columns)
+        self.end = len(self) - 1
 
     def _know(self, row: ConsoleRow, places: Places, *, relaunched: bool) -> None:
         kind, epoch = kind_of(row), row.metrics.get("epoch")
@@ -149,6 +168,19 @@ class _Launch:
                 self._rows.append(self._size)
         self._steps.add(row)
         self._size += 1
+
+    def add_rows(self, rows: ConsoleRows) -> None:
+        """Take the next rows."""
+        if rows.steps is None and "epoch" in rows.names:
+            epochs = rows.values[:, rows.names.index("epoch")]
+            before = np.append(self._epochs[-1:], epochs)
+            moves = np.diff(before)
+            if (moves > 0).any():
+                self.stride = float(moves[moves > 0][-1])
+            self._epochs.extend(epochs)
+            self._rows.extend(range(self._size, self._size + len(rows)))
+        self._steps.add_rows(rows)
+        self._size += len(rows) if rows.beside is None else 2 * len(rows) + 1
 
     def settled(self) -> tuple[list[int], list[str]]:
         """The steps, and in words where they come from.

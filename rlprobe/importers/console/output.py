@@ -6,41 +6,30 @@ from collections.abc import Iterable
 
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers.console.rows import Reader
-from rlprobe.importers.console.sieve import Lines
+from rlprobe.importers.console.sieve import Alike, LineBlock
+from rlprobe.importers.console.signs import tells
 from rlprobe.importers.console.steps import ConsoleRow
+from rlprobe.importers.console.stretches import Stretches
 from rlprobe.importers.console.trainings import Mark, Trainings
 from rlprobe.importers.console.wrapped import width_of
 from rlprobe.importers.importer import Reading
 from rlprobe.importers.source import Source
 
 
-def readings_of(source: Source, output: Lines | Iterable[str | Mark]) -> list[Reading]:
+def readings_of(
+    source: Source, output: Iterable[LineBlock] | Iterable[str | Mark]
+) -> list[Reading]:
     """The runs in lines of output, wherever they come from; EmptyRunError if there are none."""
     reader, trainings = Reader(step_key=source.step_key, width=width_of(source.head)), Trainings()
-    lines = output if isinstance(output, Lines) else None
-    given = output if not isinstance(output, Lines) else output.read(lambda: reader.idle)
-    for line in given:
-        if isinstance(line, Mark):
+    alike = Alike()
+    for item in output:
+        if isinstance(item, LineBlock):
+            _read(item, alike, reader, trainings)
+        elif isinstance(item, Mark):
             _pause(reader, trainings)
-            trainings.mark(line)
-            continue
-        passed = () if lines is None else lines.passed()
-        if lines is not None and lines.skipped:
-            reader.pass_over(lines.skipped, lines.longest)
-        if trainings.tells(line):
-            _pause(reader, trainings)
-            trainings.hear(line)
-        before = reader.progress
-        rows = reader.feed(line)
-        for text in passed:
-            trainings.say(text)
-        if reader.progress != before:
-            trainings.move()
-        if rows or reader.said:
-            _give(reader, trainings, rows)
-        trainings.say(line)
-    for text in () if lines is None else lines.passed():
-        trainings.say(text)
+            trainings.mark(item)
+        else:
+            _hear(item, reader, trainings)
     _pause(reader, trainings)
     trainings.add_late(reader.finish())
     notes = (reader.note, *reader.account.notes(), *reader.ranks.notes(), *reader.episodes.notes())
@@ -50,6 +39,69 @@ def readings_of(source: Source, output: Lines | Iterable[str | Mark]) -> list[Re
     readings[0].unread = [*reader.account.unread(), *readings[0].unread]
     # Rows of ranks tell nothing of several trainings: each has steps of its own.
     return [*readings, *reader.ranks.readings()] if len(readings) == 1 else readings
+
+
+def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) -> None:
+    """The lines of a block that can matter to the reader; all of them while it waits for some."""
+    texts, numbers, skeletons = block.texts, block.numbers, block.skeletons
+    likes, meant = alike.of(block), reader.known.meant
+    stretches = Stretches(block, likes, reader, trainings)
+    reader.wrapped.widen(block.longest)
+    unsaid = resume = 0
+    idle, before = reader.idle, reader.progress
+    for place, like in enumerate(likes):
+        text = texts[place]
+        if (idle and not like.matters) or not text or place < resume:
+            continue
+        shape = like.shape
+        line = meant(text, numbers[place], shape) if shape and not reader.waits else None
+        if line is not None and idle and line.inert:
+            like.matters = False
+            continue
+        if line is not None and reader.take(line):
+            rows = reader.given()
+        else:
+            line = None
+            if tells(text):
+                trainings.say(texts[unsaid:place])
+                unsaid = place
+                _pause(reader, trainings)
+                trainings.hear(text)
+                before = reader.progress
+            rows = reader.feed(text, numbers[place])
+            if reader.known.shape is not None:
+                alike.learn(skeletons[place], reader.known.shape)
+        if reader.progress != before:
+            before = reader.progress
+            trainings.say(texts[unsaid:place] if trainings.alarmed else ())
+            trainings.move()
+            unsaid = place
+        if rows or reader.said:
+            _give(reader, trainings, rows)
+        if line is not None:
+            like.line = line
+            resume = stretches.take(place, line, gave=bool(rows))
+            if resume > place + 1:
+                unsaid, before = resume, reader.progress
+        idle = reader.idle
+    trainings.say(texts[unsaid:])
+
+
+def _hear(line: str, reader: Reader, trainings: Trainings) -> None:
+    """A line from elsewhere."""
+    if not line:
+        reader.lines += 1
+        return
+    if tells(line):
+        _pause(reader, trainings)
+        trainings.hear(line)
+    before = reader.progress
+    rows = reader.feed(line)
+    if reader.progress != before:
+        trainings.move()
+    if rows or reader.said:
+        _give(reader, trainings, rows)
+    trainings.say((line,))
 
 
 def _pause(reader: Reader, trainings: Trainings) -> None:

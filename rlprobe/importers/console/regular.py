@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from rlprobe.importers.console.alike import is_same
 
@@ -37,6 +37,22 @@ class Regular:
             elif self._size < self._most:
                 self._size += step not in values
                 values[step] = value
+
+    def add_column(
+        self, name: str, steps: Sequence[int], values: Sequence[float], *, repeated: bool
+    ) -> None:
+        """The same of one name at many steps, at each once.
+
+        Args:
+            repeated: whether it came several times at some.
+        """
+        if repeated:
+            self._twice.add(name)
+        known = self._values.setdefault(name, {})
+        fits = max(0, self._most - self._size)
+        new = dict(zip(steps[:fits], values[:fits], strict=True))
+        self._size += len(new)
+        known |= new
 
     def rows(self, steps: int, fewest: int = _FEWEST) -> list[tuple[int, Row]]:
         """Rows of the names that come once at no less than half of so many steps."""

@@ -9,7 +9,7 @@ from rlprobe.importers.console.account import looks_like_metrics
 from rlprobe.importers.console.bars import without_bars
 from rlprobe.importers.console.blocks import Group
 from rlprobe.importers.console.given import Given
-from rlprobe.importers.console.meaning import Known, KnownLines, RowHead
+from rlprobe.importers.console.meaning import Known, KnownLines, PartHead, RowHead
 from rlprobe.importers.console.messages import Message, messages
 from rlprobe.importers.console.pairs import plain_pairs
 from rlprobe.importers.console.prefixes import Line, bare
@@ -58,20 +58,46 @@ class Reader(Given):
         self.scalars = Scalars()
         self.evaluating = 0  # lines in which an evaluation may still follow
 
-    def feed(self, segment: str) -> list[ConsoleRow]:
-        """The rows that are whole with one more line, or what stands between carriage returns."""
-        self.lines += 1
-        self.said = []
-        waits = self._waits() or self.labelled or "\x1b" in segment
-        whole = None if waits else self.known.feed(segment, self.lines, self.wrapped)
-        if whole is None:
+    def feed(self, segment: str, number: int = 0) -> list[ConsoleRow]:
+        """The rows that are whole with one more line, or what stands between carriage returns.
+
+        Args:
+            segment: the line.
+            number: of the line in the log; one more than that of the last one if it is not told.
+        """
+        number = number or self.lines + 1
+        waits = self.waits
+        known = None if waits or "\x1b" in segment else self.known.meant(segment, number)
+        if known is not None:
+            self.wrapped.widen(len(segment))
+        if known is None or not self.take(known):
+            self.lines, self.said = number, []
             self.known.release(self.wrapped)
             self._read(segment)
-            if not waits:
+            if known is not None:
                 self.known.take_over(self.wrapped)
-        for known in whole or ():
+        return self.given()
+
+    def take(self, known: Known) -> bool:
+        """A line whose meaning is known; False if it is to be read with those before it."""
+        whole = self.known.feed(known, self.wrapped)
+        if whole is None:
+            return False
+        self.lines, self.said = known.number, []
+        for line in whole:
+            self._mean(line)
+        return True
+
+    def settle(self) -> None:
+        """Read the line that may lack its end, as it is whole."""
+        known = self.known.drain()
+        if known is not None:
             self._mean(known)
-        return self._given()
+
+    def rest(self) -> list[ConsoleRow]:
+        """The rows that are whole because another follows."""
+        self._flush()
+        return self.given()
 
     def _read(self, segment: str) -> None:
         fed = bare(segment, self.lines, labelled=self.labelled)
@@ -89,11 +115,6 @@ class Reader(Given):
         if not (self.open and self._continue(line.text)):
             self._line(line.text)
 
-    def pass_over(self, lines: int, longest: int) -> None:
-        """Lines that cannot matter were not given, the longest of them so long."""
-        self.lines += lines
-        self.wrapped.widen(longest)
-
     @property
     def progress(self) -> tuple[int, int, int]:
         """Changes with every row of metrics and every move of the progress bar."""
@@ -102,28 +123,39 @@ class Reader(Given):
     @property
     def idle(self) -> bool:
         """Whether no line is waited for: then one without a metric or a known word is nothing."""
-        return bool(
-            self.measured
-            and not self.known.holds
-            and not (self._waits() or self.wrapped.holds or self.blocks.open)
+        return not (
+            self.known.holds
+            or self.blocks.open
+            or self.wrapped.holds
+            or self.open
+            or self.evaluating
+            or self.tables.open
+            or not self.measured
         )
 
-    def _waits(self) -> bool:
-        """Whether the next line may belong to what the last ones began."""
-        return bool(self.open or self.evaluating) or self.tables.open
+    @property
+    def waits(self) -> bool:
+        """Whether what a line means depends on what the last ones began."""
+        return bool(self.open or self.evaluating or self.labelled) or self.tables.open
 
     def _mean(self, known: Known) -> None:
         """What a line says that means the same whatever came before it."""
+        head = known.head
         self.bar_here = False
-        self.rank, self.number = known.head.rank, known.number
-        if isinstance(known.head, RowHead):
+        self.rank, self.number = head.rank, known.number
+        if head.barred:
+            bar = known.take_bar()
+            self._drawn(bar)
+            self.bar = bar or self.bar
+            self.bar_here = bar is not None
+        if isinstance(head, RowHead):
             self._row(known.numbers)
-            return
-        self._end_episodes()
-        found = known.head.labelled(known.numbers)
-        if not self.blocks.take(found, known.number, known.segment) and known.head.metrics:
-            self.account.miss(self.number, bare(known.segment).text)
-        self._settle()
+        elif isinstance(head, PartHead):
+            self._end_episodes()
+            part = head.labelled(known.numbers)
+            if not self.blocks.take(part, known.number, known.segment) and head.metrics:
+                self.account.miss(self.number, bare(known.segment).text)
+            self._settle()
 
     def drain(self) -> None:
         """Read the line that waits for its rest, as none comes."""
@@ -136,7 +168,7 @@ class Reader(Given):
         self.said = []
         self.drain()
         self._flush()
-        return self._given()
+        return self.given()
 
     def finish(self) -> list[ConsoleRow]:
         """The rows that are whole because the output ends."""
@@ -151,7 +183,7 @@ class Reader(Given):
             self._give(ConsoleRow(self.context, self.asides.rest()))
         else:
             self._end_held()
-        return self._given()
+        return self.given()
 
     def _end_held(self) -> None:
         """What was held back in case there is nothing better, where there was."""

@@ -26,8 +26,8 @@ _TOKEN = re.compile(
 _COARSE = re.compile(r"[0-9.]+(?:[eE][-+][0-9]+)?")
 _BLANKS = re.compile(r" {2,}")
 _JOINTS = ":-/,."  # between digits: parts of a time, a date, a fraction or a grouped number
-_ANY = r"([-+.0-9eEnaif]{1,40})"
-_PLAIN = r"(-?[0-9]{1,18}(?:\.[0-9]{1,18})?(?:e[-+][0-9]{1,3})?)"
+ANY = r"([-+.0-9eEnaif]{1,40})"
+_PLAIN = r"(-?[0-9]{1,18}(?:\.[0-9]{1,24})?(?:e[-+][0-9]{1,3})?)"
 _INTS = r"([0-9]{1,15})"
 _SPELT = (
     "{0}.{1}", "-{0}.{1}", "{0}.{1}e-0{2}", "-{0}.{1}e+0{2}", "{0}", "-{0}", "0.0", "{0}e-0{2}",
@@ -44,8 +44,8 @@ _SEEN_BEFORE = 2  # lines of a shape before it is learnt
 _CHECKED = 3  # uses of a template that the parser confirms
 
 
-@dataclass(slots=True)
-class _Template:
+@dataclass(slots=True, eq=False)
+class Template:
     """A line of one shape: where its numbers stand and what they are called.
 
     Attributes:
@@ -54,6 +54,8 @@ class _Template:
         scaled: what some of them are multiplied with.
         fixed: numbers that are the same in every line.
         unchecked: uses that are still confirmed by the parser.
+        shape: whose template it is.
+        patterns: of its numbers, in the order of the line.
     """
 
     match: Callable[[str], re.Match[str] | None]
@@ -63,6 +65,8 @@ class _Template:
     scaled: Mapping[Hashable, float] = field(default_factory=dict)
     fixed: Mapping[Hashable, float] = field(default_factory=dict)
     unchecked: int = _CHECKED
+    shape: Shape | None = None
+    patterns: Sequence[str] = ()
 
     def meaning(self, match: re.Match[str]) -> Meaning | None:
         """That of a line that matches; ValueError where a number is none."""
@@ -82,13 +86,23 @@ class _Template:
         return self.head, numbers
 
 
-@dataclass(slots=True)
-class _Shape:
+@dataclass(slots=True, eq=False)
+class Shape:
     """Lines that are the same but for their numbers; templates differ in how these are spelt."""
 
     seen: int = 0
     attempts: int = 0
-    templates: list[_Template] = field(default_factory=list)
+    templates: list[Template] = field(default_factory=list)
+
+    def fitting(self, text: str) -> Template | None:
+        """The template that a line has, if its use needs no look at the line any more."""
+        fit = next((template for template in self.templates if template.match(text)), None)
+        return None if fit is None or fit.unchecked else fit
+
+    def learn(self, template: Template) -> None:
+        """Keep a template."""
+        template.shape = self
+        self.templates.append(template)
 
 
 class Shapes:
@@ -98,14 +112,14 @@ class Shapes:
         parser: a function of the line alone.
 
     Attributes:
-        latest: stands for the shape of the last line; None if it was not learnt.
+        latest: the shape of the last line; None if it was not learnt.
     """
 
     def __init__(self, parser: Parser) -> None:
-        self.latest: object = None
+        self.latest: Shape | None = None
         self._parser = parser
-        self._first: list[_Template] = []
-        self._known: dict[str, _Shape] = {}
+        self._first: list[Template] = []
+        self._known: dict[str, Shape] = {}
 
     def parse(self, text: str) -> Meaning | None:
         """What the parser says of the line."""
@@ -120,6 +134,22 @@ class Shapes:
             return self._parser(text)
         return self._other(text)
 
+    def parse_as(self, shape: Shape, text: str) -> Meaning | None:
+        """The same of a line that is likely of this shape."""
+        for template in shape.templates:
+            match = template.match(text)
+            if match is None:
+                continue
+            if template.unchecked:
+                break
+            try:
+                meaning = template.meaning(match)
+            except ValueError:
+                break
+            self.latest = shape
+            return meaning
+        return self.parse(text)
+
     def _other(self, text: str) -> Meaning | None:
         """A line that none of the templates of the last lines fits."""
         shape = _BLANKS.sub("  ", _COARSE.sub("0", text))
@@ -127,7 +157,7 @@ class Shapes:
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._forget()
-            known = self._known[shape] = _Shape()
+            known = self._known[shape] = Shape()
         known.seen += 1
         for template in known.templates:
             match = template.match(text)
@@ -138,10 +168,10 @@ class Shapes:
             known.attempts += 1
             learnt = _learnt(text, self._parser)
             if learnt is not None:
-                known.templates.append(learnt)
+                known.learn(learnt)
         return self._parser(text)
 
-    def _read(self, template: _Template, match: re.Match[str], text: str) -> Meaning | None:
+    def _read(self, template: Template, match: re.Match[str], text: str) -> Meaning | None:
         try:
             meaning = template.meaning(match)
         except ValueError:
@@ -152,7 +182,7 @@ class Shapes:
             if not _same(meaning, said):
                 self._give_up(template)
             return said
-        self.latest = template.match
+        self.latest = template.shape
         return meaning
 
     def _forget(self) -> None:
@@ -161,7 +191,7 @@ class Shapes:
         if len(self._known) * 2 > _MOST_KNOWN:
             self._known = {}
 
-    def _give_up(self, template: _Template) -> None:
+    def _give_up(self, template: Template) -> None:
         self._first = [other for other in self._first if other is not template]
         for shape in self._known.values():
             shape.templates = [other for other in shape.templates if other is not template]
@@ -172,17 +202,19 @@ def _is_part(text: str, token: re.Match[str]) -> bool:
     start, end = token.span()
     before = text[max(0, start - 2) : start]
     after = text[end : end + 2]
-    return (len(before) == 2 and before[1] in _JOINTS and before[0].isdigit()) or (
-        len(after) == 2 and after[0] in _JOINTS and after[1].isdigit()
+    return (
+        (len(before) == 2 and before[1] in _JOINTS and before[0].isdigit())
+        or (len(after) == 2 and after[0] in _JOINTS and after[1].isdigit())
+        or after == "%|"  # of a progress bar
     )
 
 
-def _learnt(text: str, parser: Parser) -> _Template | None:
+def _learnt(text: str, parser: Parser) -> Template | None:
     """The template of a line; None if its meaning depends on more than its numbers."""
-    return _asked(text, parser, _ANY, len(_SPELT)) or _asked(text, parser, _PLAIN, _PLAINLY)
+    return _asked(text, parser, ANY, len(_SPELT)) or _asked(text, parser, _PLAIN, _PLAINLY)
 
 
-def _asked(text: str, parser: Parser, numbers: str, spellings: int) -> _Template | None:
+def _asked(text: str, parser: Parser, numbers: str, spellings: int) -> Template | None:
     """The template, if the parser takes numbers in so many spellings for what they are."""
     tokens = list(_TOKEN.finditer(text))
     first = parser(text)
@@ -201,12 +233,15 @@ def _asked(text: str, parser: Parser, numbers: str, spellings: int) -> _Template
         if meaning[0] != first[0] or meaning[1].keys() != first[1].keys():
             return None
         answers.append(([float(word) for word in words], meaning[1]))
-    return _Template(match, None) if first is None else _told_by(first, answers, match)
+    template = Template(match, None) if first is None else _told_by(first, answers, match)
+    if template is not None:
+        template.patterns = [_number_like(text, token, numbers) for token in tokens]
+    return template
 
 
 def _told_by(
     first: Meaning, answers: Sequence[_Answer], match: Callable[[str], re.Match[str] | None]
-) -> _Template | None:
+) -> Template | None:
     """Which number is told under which key, what it is multiplied with, and what never changes."""
     groups: dict[Hashable, int] = {}
     scaled: dict[Hashable, float] = {}
@@ -221,7 +256,7 @@ def _told_by(
         groups[key], factor = found
         if factor != 1.0:
             scaled[key] = factor
-    return _Template(match, first[0], tuple(groups), tuple(groups.values()), scaled, fixed)
+    return Template(match, first[0], tuple(groups), tuple(groups.values()), scaled, fixed)
 
 
 def _place(key: Hashable, answers: Sequence[_Answer]) -> tuple[int, float] | None:

@@ -10,25 +10,30 @@ from __future__ import annotations
 
 import functools
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from rlprobe import schema
+from rlprobe.importers.console.columns import Slots, Tokens, slots_of
+from rlprobe.importers.console.meaning import Known
+from rlprobe.importers.console.shapes import Shape, Template
+from rlprobe.importers.console.skeletons import in_numbers, skeletons
 from rlprobe.importers.source import Source
 from rlprobe.values import BoolArray, IntArray
 
 BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_SEGMENT = 256 * 1024
+_LEARNING_BYTES = 256 * 1024  # of the first block
 WORTHWHILE_BYTES = 3 * 1024 * 1024  # below that, loading pyarrow costs more than it saves
 _ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\r\n]*\x07")
-_KEPT = 400  # lines that were passed over and can be had again
+_MOST_KNOWN = 40_000  # skeletons that are remembered
 # What a line may hold that needs no number beside a name to matter (RE2, over bytes; one DFA each).
 _STRUCTURE = r"[{}|\t]|\xe2\x94[\x82\x83]|<t|</t|valuat|verflow"
 _NOT_FINITE = r"(?:nan|inf|inity)(?:[^A-Za-z]|$)"
-_HEAD = r"^.{0,24}(?:step|iter|itr|epoch|episode|update|batch|round|Result for )"
+_HEAD = r"^.{0,24}(?:step|iter|itr|epoch|episode|update|batch|round)"
 # What makes a line with a number one that has to be looked at, however many words it has.
 _WITH_NUMBER = (
     r"step|iter|itr|epoch|episode|update|rollout|batch|round|reward|grad_norm|tensor\(|[0-9.]\s?\("
@@ -37,146 +42,169 @@ _WITH_NUMBER = (
 # What tells of a training, and not of a step.
 _SIGNS = (
     r"(?:train_runtime|TrainOutput\(|Num examples|Num Epochs|Total optimization steps|Total steps"
-    r"|Logging to |Running [tTeEpP]|Continuing training|esum|Traceback|Error)"
+    r"|Result for [\w./-]{1,200}:\s*$|Logging to |Running [tTeEpP]|Continuing training|esum"
+    r"|Traceback|Error)"
 )
 # A name has up to five words, a number a unit; so many more may stand in a line of pairs.
 _WORDS_OF_NAME, _WORDS_OF_PAIR, _WORDS_BESIDE = 6, 7, 4
 _OPERATORS = np.isin(np.arange(256), list(b"*+,;?!<^~&"))
 _IN_NAMES = np.isin(np.arange(256), list(b"./-%@"))
+_SIGNS_BETWEEN = np.isin(np.arange(256), list(b"*+^="))  # of two terms
 
 
-class Lines:
-    """What stands between line ends and carriage returns; one that is too long is cut short.
+class Alike:
+    """What is known of the lines of a log, by their skeletons."""
 
-    Args:
-        blocks: whole lines, many at once.
+    def __init__(self) -> None:
+        self._known: dict[bytes, Like] = {}
+        self._is_long = False
+
+    def of(self, block: LineBlock) -> list[Like]:
+        """What is known of each line of a block; whether it can matter is."""
+        known = self._known
+        turns_long = not self._is_long and block.size >= WORTHWHILE_BYTES
+        if turns_long or len(known) > _MOST_KNOWN:
+            known = self._known = {line: like for line, like in known.items() if like.shape}
+        fresh = list(dict.fromkeys(line for line in block.skeletons if line not in known))
+        self._is_long |= turns_long
+        matters = can_matter(fresh) if self._is_long else [True] * len(fresh)
+        known |= zip(fresh, (Like() if it else _PASSED for it in matters), strict=True)
+        known[b""] = _PASSED
+        return list(map(known.__getitem__, block.skeletons))
+
+    def learn(self, skeleton: bytes, shape: Shape) -> None:
+        """How lines of a skeleton are read."""
+        like = self._known[skeleton]
+        if like is _PASSED:
+            like = self._known[skeleton] = Like(matters=False)
+        like.shape = shape
+
+
+@dataclass(slots=True, eq=False)
+class Like:
+    """What is known of the lines of a skeleton.
 
     Attributes:
-        skipped: how many lines were passed over before the one that was given last.
+        matters: whether they can matter to a reader that waits for nothing.
+        shape: how they are read; None where that is not known.
+        line: one of them with its meaning.
+        slots: where their numbers stand, by the template of a line; None where that is not known.
     """
 
-    def __init__(self, blocks: Iterable[bytes]) -> None:
-        self.skipped = 0
-        self._blocks = blocks
-        self._block = _Block(b"")
-        self._at = 0  # the line of the block that was given last, or its end
-        self._kept: list[str] = []  # of the lines passed over, those of the blocks before
-        self._beyond = 0  # how many lines of this block were passed over before that one
+    matters: bool = True
+    shape: Shape | None = None
+    line: Known | None = None
+    slots: dict[Template | None, Slots | None] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, source: Source) -> Self:
-        """The lines of a file."""
-        return cls(_blocks(source))
+    def slots_in(self, line: Known) -> Slots | None:
+        """Where the numbers of lines stand that have the template of this one."""
+        template = None if line.shape is None else line.shape.fitting(line.segment)
+        if template not in self.slots:
+            self.slots[template] = slots_of(line)
+        return self.slots[template]
 
-    @classmethod
-    def of_text(cls, lines: Iterable[str]) -> Self:
-        """Lines from elsewhere."""
-        return cls(_joined(lines))
 
-    def read(self, idle: Callable[[], bool]) -> Iterator[str]:
-        """The lines that can matter; all of them while the reader is not idle."""
-        for data in self._blocks:
-            block = self._block = _Block(data)
-            candidates = block.candidates()
-            last = len(block)
-            position = self._beyond = 0
-            while position < last:
-                if candidates is not None and idle():
-                    place = bisect_left(candidates, position)
-                    after = candidates[place] if place < len(candidates) else last
-                    self.skipped += after - position
-                    self._beyond = after - position
-                    position = self._at = after
-                    if position == last:
-                        break
-                self._at = position
-                yield block.text(position)
-                self.skipped, self._beyond, self._kept = 0, 0, []
-                position += 1
-            self._kept, self._at, self._beyond = self.passed(), 0, 0
+_PASSED = Like(matters=False)
+
+
+def blocks_of(source: Source) -> Iterator[LineBlock]:
+    """The lines of a file, many at once."""
+    ended = 0
+    for data in _blocks(source):
+        # What the first lines teach is of use from the next block on.
+        learning = 0 if ended else data.find(b"\n", _LEARNING_BYTES) + 1
+        for part in filter(None, (data[:learning], data[learning:])):
+            block = LineBlock(part, ended)
+            yield block
+            ended += block.ends
+
+
+class LineBlock:
+    """What stands between line ends and carriage returns in a block of bytes.
+
+    Args:
+        ended: how many lines of the log end before it.
+
+    Attributes:
+        ends: how many lines end in it.
+        size: in bytes.
+        texts: the lines; what is too long is cut short, and nothing stands in some.
+        numbers: which line of the log each is, from 1.
+        longest: characters of the longest.
+    """
+
+    def __init__(self, data: bytes, ended: int = 0) -> None:
+        self.ends, self.size = data.count(b"\n"), len(data)
+        self.numbers: Sequence[int] = range(ended + 1, ended + self.ends + 2)
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n")
+        if b"\r" in data:
+            codes = np.frombuffer(data, np.uint8)
+            ends = codes == ord("\n")
+            breaks = np.flatnonzero(ends | (codes == ord("\r")))
+            self.numbers = (np.append(0, np.cumsum(ends[breaks])) + (ended + 1)).tolist()
+            data = data.replace(b"\r", b"\n")
+        self._data = data
+        self.texts = data.decode("utf-8", "replace").split("\n")
+        self.longest = max(map(len, self.texts))
+        if self.longest > LONGEST_SEGMENT:
+            self.texts = [text[:LONGEST_SEGMENT] for text in self.texts]
 
     @property
-    def longest(self) -> int:
-        """Bytes of the longest of the lines that were passed over in this block."""
-        return self._block.longest(self._at - self._beyond, self._at)
+    def lines(self) -> Sequence[str]:
+        """The lines without what would stand behind the last line end."""
+        return self.texts if self.texts[-1] else self.texts[:-1]
 
-    def passed(self) -> list[str]:
-        """The last of the lines that were passed over."""
-        if not self.skipped:
-            return []
-        first = self._at - min(self._beyond, _KEPT)
-        return [*self._kept, *map(self._block.text, range(first, self._at))][-_KEPT:]
+    @functools.cached_property
+    def _number(self) -> BoolArray:
+        return in_numbers(self._data)
+
+    @functools.cached_property
+    def skeletons(self) -> list[bytes]:
+        """What is left of each line without its numbers."""
+        return skeletons(self._data, self._number)
+
+    @functools.cached_property
+    def tokens(self) -> Tokens:
+        """The numbers of all lines."""
+        return Tokens(self._data, self._number)
 
 
-def segments(source: Source) -> Iterator[str]:
-    """Every line of a file."""
-    for data in _blocks(source):
-        block = _Block(data)
-        yield from map(block.text, range(len(block)))
+def can_matter(lines: Sequence[bytes]) -> list[bool]:
+    """Which lines a reader has to look at that waits for nothing, by their skeletons."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-
-class _Block:
-    """Lines of a block of bytes: where each starts and ends; empty ones are left out."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        codes = np.frombuffer(data, np.uint8)
-        breaks = np.flatnonzero((codes == ord("\n")) | (codes == ord("\r")))
-        starts = np.append(0, breaks + 1)
-        ends = np.append(breaks, len(data))
-        full = ends > starts
-        self._lengths = (ends - starts)[full]
-        self._starts: Sequence[int] = starts[full].tolist()
-        self._ends: Sequence[int] = ends[full].tolist()
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def longest(self, start: int, stop: int) -> int:
-        """Bytes of the longest of some lines."""
-        return int(self._lengths[start:stop].max(initial=0))
-
-    def text(self, place: int) -> str:
-        """A line."""
-        start = self._starts[place]
-        end = min(self._ends[place], start + LONGEST_SEGMENT)
-        return self._data[start:end].decode("utf-8", "replace")
-
-    def candidates(self) -> list[int] | None:
-        """The lines that can matter; None where all are to be read."""
-        if len(self._data) < WORTHWHILE_BYTES or not len(self):
-            return None
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        # A line reaches to the start of the next: the pattern sees its end too.
-        offsets = np.append(self._starts, len(self._data)).astype(np.int32)
-        lines = pa.Array.from_buffers(
-            pa.binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(self._data)]
-        )
-        structure, not_finite, head, beside, messages = (
-            pc.match_substring_regex(lines, pattern).to_numpy(zero_copy_only=False)
-            for pattern in (
-                *(f"(?i){part}" for part in (_STRUCTURE, _NOT_FINITE, _HEAD, _WITH_NUMBER)),
-                _said(),
-            )
-        )
-        codes = np.frombuffer(self._data, np.uint8)
-        starts = np.array(self._starts)
-        pairs, few = _pairs_and_few_words(codes, starts)
-        kept = structure | not_finite | head | messages | ((pairs > 0) & (beside | few))
-        return np.flatnonzero(kept).tolist()
+    data = b"\n".join(lines) + b"\n"
+    codes = np.frombuffer(data, np.uint8)
+    starts = np.append(0, np.flatnonzero(codes == ord("\n")) + 1)
+    # A line reaches to the start of the next: the pattern sees its end too.
+    offsets = pa.py_buffer(starts.astype(np.int32))
+    rows = pa.Array.from_buffers(pa.binary(), len(lines), [None, offsets, pa.py_buffer(data)])
+    structure, head, beside = (
+        pc.match_substring_regex(rows, pattern).to_numpy(zero_copy_only=False)
+        for pattern in (_any(), f"(?i){_HEAD}", f"(?i){_WITH_NUMBER}")
+    )
+    pairs, few = _pairs_and_few_words(codes, starts)
+    matters: list[bool] = (structure | head | ((pairs > 0) & (beside | few))).tolist()
+    return matters
 
 
 def _pairs_and_few_words(codes: Any, starts: IntArray) -> tuple[IntArray, BoolArray]:
-    """How many names may have a number, by line, and where few words are left beside these."""
-    ends = np.append(starts[1:], len(codes))
+    """How many names may have a number, by line, and where few words are left beside these.
+
+    Args:
+        codes: the skeletons, one behind the other.
+        starts: where each starts, and where the last ends.
+    """
     numbers = _numbers_of_names(codes)
     places = np.append(numbers, len(codes))
-    first, after = np.searchsorted(numbers, starts), np.searchsorted(numbers, ends)
+    bounds = np.searchsorted(numbers, starts)
+    first, after = bounds[:-1], bounds[1:]
     pairs = after - first
     words = _words(codes)
-    to_start, to_end = np.searchsorted(words, starts), np.searchsorted(words, ends)
+    begins = np.searchsorted(words, starts)
+    to_start, to_end = begins[:-1], begins[1:]
     to_first = np.searchsorted(words, places[first])
     to_last = np.searchsorted(words, places[np.maximum(after - 1, 0)])
     lead = np.maximum(to_first - to_start - _WORDS_OF_NAME, 0)
@@ -186,25 +214,24 @@ def _pairs_and_few_words(codes: Any, starts: IntArray) -> tuple[IntArray, BoolAr
 
 
 @functools.cache
-def _said() -> str:
-    """What frameworks say beside metrics."""
+def _any() -> str:
+    """What matters however the line goes on: its form, and what frameworks say beside metrics."""
     needles = dict.fromkeys(re.escape(message.needle) for message in schema.messages())
-    return "|".join((_SIGNS, *needles))
+    return "|".join((f"(?i:{_STRUCTURE}|{_NOT_FINITE})", _SIGNS, *needles))
 
 
 def _numbers_of_names(codes: Any) -> IntArray:
-    """Where numbers start that may stand beside a name."""
-    digits = (codes - ord("0")) < 10  # unsigned: what is below wraps
-    first = digits.copy()
-    first[1:] &= ~digits[:-1]
-    at = np.flatnonzero(first)
+    """Where numbers stand that may have a name: no terms of an expression."""
+    at = np.flatnonzero(codes == ord("0"))
+    last = len(codes) - 1
     one, two, three, four = (codes[np.maximum(at - by, 0)] for by in (1, 2, 3, 4))
-    decimals = (one == ord(".")) & ((two - ord("0")) < 10)
     separator = (two == ord("=")) | (two == ord(":"))
     before = np.where(three == ord(" "), four, three)
     alone = _IN_NAMES[two] & (three == ord(" "))
-    term = _OPERATORS[two] | alone | (separator & ((before - ord("0")) < 10))
-    return np.asarray(at[~(decimals | ((one == ord(" ")) & term))], dtype=np.int64)
+    term = _OPERATORS[two] | alone | (separator & (before == ord("0")))
+    behind, then, further = (codes[np.minimum(at + by, last)] for by in (1, 2, 3))
+    operand = (behind == ord(" ")) & _SIGNS_BETWEEN[then] & (further == ord(" "))
+    return np.asarray(at[~(((one == ord(" ")) & term) | operand)], dtype=np.int64)
 
 
 def _words(codes: Any) -> IntArray:
@@ -228,18 +255,6 @@ def _blocks(source: Source) -> Iterator[bytes]:
         rest = chunk[cut:][:LONGEST_SEGMENT]
     if rest:
         yield _plain(rest)
-
-
-def _joined(lines: Iterable[str]) -> Iterator[bytes]:
-    held: list[bytes] = []
-    size = 0
-    for line in lines:
-        held.append(line.encode("utf-8", "replace"))
-        size += len(held[-1]) + 1
-        if size > BLOCK_BYTES:
-            yield _plain(b"\n".join(held))
-            held, size = [], 0
-    yield _plain(b"\n".join(held))
 
 
 def _plain(block: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlprobe.importers.console.ending import LastWords
 from rlprobe.importers.console.heard import Heard
 from rlprobe.importers.console.messages import Messages
-from rlprobe.importers.console.sieve import segments
+from rlprobe.importers.console.sieve import blocks_of
 from rlprobe.importers.source import Source
 from rlprobe.values import Event
 
@@ -15,11 +15,10 @@ _ENDS = frozenset({"crash", "halted"})
 def events_of(source: Source) -> list[Event]:
     """The messages of the framework, and how the output ended; at no step where they name none."""
     messages, heard, words = Messages(), Heard(), LastWords()
-    for line in segments(source):
-        message = messages.see(line)
-        if message is not None:
+    for block in blocks_of(source):
+        for message in filter(None, map(messages.see, block.texts)):
             heard.hear(message, -1)
-        words.add(line)
+        words.add(block.texts)
     events = [item.event for item in heard.told()]
     ending = words.event(None) or heard.ending(-1)
     if ending is None:

@@ -8,6 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from rlprobe.values import BoolArray, FloatArray
+
 BAR = re.compile(
     r"(?P<desc>[^\r\n|%]{0,40}?)\s*\d{1,3}%\|[^|]{0,200}\|\s*(?P<at>\d+)/(?P<of>\d+)\s*"
     r"\[[\d:]+<[\d:?]+,?\s*(?P<unit>[^\]]*)\]"
@@ -43,6 +47,50 @@ class ConsoleRow:
     bar_at: Bar | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ConsoleRows:
+    """Rows of the same names that follow each other, none of which goes back.
+
+    Attributes:
+        steps: one per row; None where the output has none for them.
+        names: of the metrics.
+        values: (rows x names).
+        bars: where the progress bar was seen last before each, and behind the last of them.
+        beside: names and values of rows beside these: one before each, and one behind the last.
+    """
+
+    steps: Sequence[int] | None
+    names: tuple[str, ...]
+    values: FloatArray
+    bars: Sequence[Bar | None]
+    beside: tuple[tuple[str, ...], FloatArray] | None = None
+
+    def columns(self) -> dict[str, tuple[FloatArray, BoolArray | None]]:
+        """Values and validity by name, with the rows beside."""
+        if self.beside is None:
+            return {name: (self.values[:, at], None) for at, name in enumerate(self.names)}
+        size = 2 * len(self) + 1
+        own = np.arange(size) % 2 == 1
+        columns: dict[str, tuple[FloatArray, BoolArray | None]] = {}
+        for names, values, there in ((self.names, self.values, own), (*self.beside, ~own)):
+            for at, name in enumerate(names):
+                column = np.full(size, np.nan)
+                column[there] = values[:, at]
+                columns[name] = column, there
+        return columns
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def row(self, place: int) -> ConsoleRow:
+        """One of them."""
+        place %= len(self)
+        metrics = dict(zip(self.names, self.values[place].tolist(), strict=True))
+        if self.steps is not None:
+            return ConsoleRow(self.steps[place], metrics)
+        return ConsoleRow(None, metrics, bar=self.bars[place])
+
+
 class SettledSteps:
     """The step of every row of a log, known once the log has been read to its end."""
 
@@ -59,6 +107,18 @@ class SettledSteps:
         else:
             self._steps.append(_UNSTEPPED)
             self._bars.append(row.bar)
+
+    def add_rows(self, rows: ConsoleRows) -> None:
+        """Take the next rows."""
+        if rows.steps is None:
+            self._steps += [_UNSTEPPED] * len(rows)
+            self._bars += rows.bars[:-1]
+        elif rows.beside is None:
+            self._steps += rows.steps
+        else:
+            for step in rows.steps:
+                self._steps += (_AS_BEFORE, step)
+            self._steps.append(_AS_BEFORE)
 
     def settled(self) -> tuple[list[int], list[str]]:
         """The steps, one per row, and in words where they come from."""

@@ -147,6 +147,9 @@ def unbroken(lines: Iterable[str], terminal: Terminal) -> Iterator[str]:
     held, last, rest = "", 0, 0
     box = Box(terminal.width, stripped=terminal.stripped)
     for line in lines:
+        if not line:
+            rest += 1
+            continue
         if len(line) > terminal.width:  # it was none, or not everywhere
             terminal = Terminal(WIDEST + 1, frozenset(), stripped=False)
         whole: str | None = None

@@ -18,12 +18,13 @@ Source: transformers `Trainer._inner_training_loop` (the banner and the summary)
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rlprobe.importers.console import signs
 from rlprobe.importers.console.ending import LastWords
 from rlprobe.importers.console.launches import (
+    Kind,
     Places,
     Training,
     agree,
@@ -35,7 +36,7 @@ from rlprobe.importers.console.launches import (
     place_of,
 )
 from rlprobe.importers.console.messages import Message
-from rlprobe.importers.console.steps import ConsoleRow
+from rlprobe.importers.console.steps import ConsoleRow, ConsoleRows
 from rlprobe.importers.importer import Reading
 from rlprobe.values import Unread
 
@@ -43,21 +44,7 @@ _AHEAD = 6  # rows that are looked at before it is said whether they are of anot
 _MOST_SHOWN = 20_000  # rows of a notebook that are remembered, to know them again
 _MOST_EXAMPLES = 3
 
-_SUMMARY = re.compile(r"""\btrain_runtime['"]?\s*[:=]|\bTrainOutput\(global_step=""")
-_NUMBERS = re.compile(
-    r"\b(?:(Num examples|Num Epochs|Total optimization steps|Total steps)\s*=\s*(?=\d)|"
-    r"^(Logging to) )([^\s|]{1,300})"
-)
 _PLACE = "Logging to"  # of Stable-Baselines3, at each call of `learn`
-_BEGINS = re.compile(r"Running training\b")
-_HELD_OUT = re.compile(r"Running (?:[Ee]valuation|[Pp]rediction)")
-_RESUMED = re.compile(
-    r"Continuing training from checkpoint|\b[Rr]esum(?:ed|ing)(?: training)? from\b"
-)
-_FAILED = re.compile(r"Traceback \(most recent call last\)|Error[:(]|\bKilled\b|oom[-_]kill")
-_SIGN = re.compile(
-    "|".join(sign.pattern for sign in (_SUMMARY, _NUMBERS, _BEGINS, _HELD_OUT, _RESUMED, _FAILED))
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +106,26 @@ class Trainings:
             if self._shown is None or row.step is None or not self._is_shown_again(row, row.step):
                 self._take(row)
 
+    def may_add_rows(self, first: ConsoleRow) -> bool:
+        """Whether rows like this one can be but more of the training: nothing was said of it."""
+        waits = self._waiting or self._is_apart or self._is_again or self._is_said
+        if waits or self.alarmed or self._failed is not None or self._shown is not None:
+            return False
+        launched = self._last.heard.launches
+        return len(self._last) not in launched[-1:] and self._last.may_add_rows(first)
+
+    def add_rows(self, rows: ConsoleRows) -> None:
+        """Take rows which are but more of the training."""
+        self.move()
+        self._last.add_rows(rows)
+
     def add_late(self, rows: Sequence[ConsoleRow]) -> None:
         """Take rows that were known only in the end: they begin nothing after others.
 
         What they tell under a name that the rows have is something else: a validation's, say.
         """
         begun, late = bool(len(self._last)), False
+        names: Kind | None = None
         for row in rows:
             places = place_of(row)
             late |= begun and self._last.goes_back(places)
@@ -132,12 +133,15 @@ class Trainings:
                 self.add([row])
                 continue
             self._decide()
-            names = self._last.names if len(self._all) == 1 else row.metrics.keys()
-            other = {key: at for key, at in row.metrics.items() if {key, name_of(key)} & names}
+            if len(self._all) == 1:
+                names = self._last.names if names is None else names
+            known = row.metrics.keys() if names is None else names
+            other = {key for key in row.metrics if key in known or name_of(key) in known}
+            apart = {key: at for key, at in row.metrics.items() if key in other}
             new = {key: at for key, at in row.metrics.items() if key not in other}
-            self._apart += [replace(row, metrics=other)] if other else []
+            self._apart += [replace(row, metrics=apart)] if apart else []
             if new:
-                self._last.add_late(replace(row, metrics=new))
+                self._last.add_late(replace(row, metrics=new) if apart else row)
 
     def _take(self, row: ConsoleRow) -> None:
         if self._waiting:
@@ -198,41 +202,24 @@ class Trainings:
             else:
                 self._keep(row, place_of(row))
 
-    def tells(self, line: str) -> bool:
-        """Whether a line says something of a training, rather than of a step: then `hear` it."""
-        return (
-            "Error" in line
-            or "Traceback" in line
-            or "Running " in line
-            or "train_runtime" in line
-            or "Num " in line
-            or "Total " in line
-            or "TrainOutput(" in line
-            or "Continuing " in line
-            or "esum" in line
-            or "Logging to " in line
-            or "Killed" in line
-            or "oom" in line
-        ) and _SIGN.search(line) is not None
-
     def hear(self, line: str) -> None:
-        """Take note of such a line; the rows before it have been given."""
+        """Take note of a line that tells of a training; the rows before it have been given."""
         self._decide()
         self._is_apart = self._is_again = False
         between, self._is_said = self._between, True
-        if _FAILED.search(line):
+        if signs.FAILED.search(line):
             between.failed = True
             self._alarm = self._last.end if self._alarm is None else self._alarm
-        if _SUMMARY.search(line):
+        if signs.SUMMARY.search(line):
             between.ended = True
-        elif _RESUMED.search(line):
+        elif signs.RESUMED.search(line):
             between.resumed = True
-        elif _HELD_OUT.search(line):
+        elif signs.HELD_OUT.search(line):
             between.held_out = True
-        elif _BEGINS.search(line):
+        elif signs.BEGINS.search(line):
             between.held_out, between.numbers = False, {}
         elif not between.held_out:
-            found = {match[1] or match[2]: match[3] for match in _NUMBERS.finditer(line)}
+            found = {match[1] or match[2]: match[3] for match in signs.NUMBERS.finditer(line)}
             between.numbers = between.numbers | found
 
     def mark(self, mark: Mark) -> None:
@@ -247,7 +234,7 @@ class Trainings:
             between.failed = True
             self._alarm = self._last.end if self._alarm is None else self._alarm
             for line in mark.error:
-                self.say(line)
+                self.say((line,))
         if mark.cell:
             # What another cell says, and how it fails, is no end of this training.
             if self._alarm is not None and self._heard:
@@ -256,10 +243,15 @@ class Trainings:
             self.move()
             self._heard, between.cell = False, True
 
-    def say(self, line: str) -> None:
-        """Any line, in order: the last ones may tell how the training ended."""
+    @property
+    def alarmed(self) -> bool:
+        """Whether a failure was spoken of since the last row."""
+        return self._alarm is not None
+
+    def say(self, lines: Sequence[str]) -> None:
+        """Any lines, in order: the last ones may tell how the training ended."""
         if self._heard:
-            self._words.add(line)
+            self._words.add(lines)
 
     def tell(self, message: Message) -> None:
         """A message of the framework; the rows before it have been given."""

@@ -172,6 +172,11 @@ class Wrapped:
         return whole if goes_on(first, line.text, whole, full=self._full) else None
 
 
+def is_framed(text: str) -> bool:
+    """Whether a line begins with a bar or a corner of a box, or with a quote."""
+    return text.lstrip()[:1] in BARS + CORNERS + "'\""
+
+
 def may_be_broken(text: str) -> bool:
     """Whether a line may lack its end."""
     if len(text) < SHORTEST or len(text) > _LONGEST or "<t" in text:
