@@ -23,6 +23,7 @@ STEPPED = re.compile(
 )
 COLUMNS = re.compile(r"\s*[A-Za-z_][^\s|]*(?: [^\s|]+){0,3}\s{2,}[-+]?[\d.]\S*")
 _REST_OF_NUMBER = re.compile(r"[\d.]*(?:[eE]?[-+]?\d+)?\s*")
+_WHOLE_EXPONENT = re.compile(r"\d[eE][-+]\d\d$")
 _SEPARATOR = re.compile(r"\s*([-|,;/])\s+(?=[A-Za-z_])")
 _ENDS_IN_SEPARATOR = re.compile(r"(?:\s-|[|,;/])\s*$|\t$")
 ENDS_IN_NUMBER = re.compile(r"(?:\d|\d[eE][-+]?|[\s:=(\[][-+.]|\.)$")
@@ -58,7 +59,7 @@ def _is_seam(first: str, whole: str, seam: int) -> bool:
     """Whether a line that is as long as the terminal is wide goes on in the next."""
     before = pairs_in(first)
     if COLUMNS.fullmatch(first) and _REST_OF_NUMBER.fullmatch(whole[seam:]):
-        return True  # a name and its number in two columns
+        return not _WHOLE_EXPONENT.search(first)  # a name and its number in two columns
     if not before and not STEPPED.search(first):
         return False  # rows of a table, and text
     pairs = pairs_in(whole)

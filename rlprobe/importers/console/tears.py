@@ -10,6 +10,7 @@ import re
 
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.pairs import Pair, pairs_in
+from rlprobe.importers.console.prefixes import bare
 from rlprobe.importers.console.seams import (
     BARS,
     COLUMNS,
@@ -21,12 +22,14 @@ from rlprobe.importers.console.seams import (
 )
 
 _RULES = "─━═"
+_CORNERS = tuple(CORNERS)  # for a text that may be empty
 _ENDS_IN_RULE = re.compile(r"[-=*─━═]{3}$")
 # A name in quotes with its number, and what ends it.
 _ITEM = re.compile(
     r"(['\"])[\w ./@()%-]{1,80}\1\s?:\s?(?:'[^',]{1,40}'|\"[^\",]{1,40}\""
     r"|(?:[-+]?[\d.]+(?:[eE][-+]?\d+)?|(?:tensor|np\.\w+)\([^()]{1,80}\))(?=\s?[,}]))"
 )
+_ENDS_IN_STOP = re.compile(r"[a-z]\.$")
 _UNIT_GOES_ON = re.compile(
     r"[eE][-+]?\d|\s?(?:[munµ]?s|m|h|min|mins|hours?|secs?|[KMGT]i?B|fps|TFLOPs?)\b|[a-zA-Z]{1,8}/s\b"
 )
@@ -36,18 +39,21 @@ _WHOLES = re.compile(
 )
 # What tells a step, and is no header of a table above its first row.
 _STEP = re.compile(
-    r"(?<![\w/])(?:step|iter|iteration|epoch)s?(?:\(\w+\))?\s?[:=#]?\s?\[?\s?(?P<at>\d)\d*"
+    r"(?<![\w/])(?:step|iter|iteration|epoch)s?(?:\(\w+\))?(?:\s?[:=#]\s?|\s?\[\s?|\s)(?P<at>\d)\d*"
     r"(?=\s{0,9}(?:[:/|,;\]=-]|(?!nan|inf)[A-Za-z{\['(]|$))",
     re.IGNORECASE,
 )
+_DICT = re.compile(r"\b(?:[Ss]tep|[Rr]ollout|[Pp]erf|[Ee]val|[Tt]rain) \d+:?\s?\{")
 _UNIT = re.compile(r"(?:[mu]?s|[KMG]i?B|it/s|\w{1,3}ens/s)(?=\s|[,;|]|$)")
 _MAY_FOLLOW = {  # a number
     "/": re.compile(r"/(?:s|sec|it|iter|step|\d+)\b"),
     "(": re.compile(r"\([\w/%]{1,10}\)"),
 }
 _LACKS_DIGITS = re.compile(r"\d[eE][-+]?\d?$|\d\.$|[:=]\s?[-+]$")
+_WHOLE_EXPONENT = re.compile(r"\d[eE][-+]\d\d$")
 _REST = re.compile(r"[\d.]*(?:[eE]?[-+]?\d+)?|an|n|nf|f")  # of a number
 _BETWEEN = " -|,;:/.\t"
+_NO_NAMES = frozenset({"nan", "inf"})
 _JOINTS = "/_-@"  # in names
 _NO_BEGIN = re.compile(r"[.,:;?!](?:\s|$)|[a-z]{1,12}\.$")
 _CLOSES = re.compile(r"[^()\[\]]{0,80}[)\]]")
@@ -67,7 +73,7 @@ class Seam:
     def __init__(self, first: str, second: str) -> None:
         self.first, self.second = first, second
         self.whole, self.at = first + second, len(first)
-        self._pairs = pairs_in(self.whole)
+        self._pairs = [pair for pair in pairs_in(self.whole) if pair.key.lower() not in _NO_NAMES]
         self.before = list(itertools.takewhile(lambda pair: pair.end <= self.at, self._pairs))
         after = self._pairs[len(self.before) :]
         self.pair = next((pair for pair in after if pair.start < self.at), None)
@@ -77,14 +83,18 @@ class Seam:
         """Whether it can be no end of a line."""
         first, second = self.first, self.second
         if first.lstrip()[:1] in BARS + CORNERS and first.strip():
-            return is_open(first) and is_end_of_box(second)
-        if any(item.start() < self.at < item.end() for item in _ITEM.finditer(self.whole)):
+            ends = is_end_of_box(second) or (second[0] == " " != first[0] and second[-1] in ENDS)
+            return is_open(first) and ends
+        if any(self._spans(item) for form in (_ITEM, _DICT) for item in form.finditer(self.whole)):
             return True
         if any(step.start() < self.at < step.end("at") for step in _STEP.finditer(self.whole)):
             return not STEPPED.search(second)
         if not (self.before or STEPPED.search(first)):
             return self._is_column_torn
-        return self._is_name_torn or self._is_number_torn or self._is_between_torn
+        return self.is_name_torn or self._is_number_torn or self._is_between_torn
+
+    def _spans(self, match: re.Match[str]) -> bool:
+        return match.start() < self.at < match.end()
 
     @property
     def dangles(self) -> bool:
@@ -92,7 +102,7 @@ class Seam:
         if self.pair is None or not self.before or self.at > self._value_of(self.pair):
             return False
         joint = self.first[-1] in _JOINTS
-        return (joint or console_line.is_measurement(self.pair.key)) and self._is_name_torn
+        return (joint or console_line.is_measurement(self.pair.key)) and self.is_name_torn
 
     @property
     def is_end(self) -> bool:
@@ -120,8 +130,10 @@ class Seam:
         Args:
             torn: the pair that it goes through, where its name is torn and all else is behind it.
         """
-        after = [pair for pair in self._pairs if pair.start >= self.at]
         before = self.before if torn or self.pair is None else [*self.before, self.pair]
+        after = [pair for pair in self._pairs if pair.start >= self.at]
+        if torn and len(before) > 1:
+            after, torn = [], ()
         ends = itertools.chain(itertools.pairwise(before), itertools.pairwise([*torn, *after]))
         return {self.whole[a.end : b.start] for a, b in ends} - {""}
 
@@ -129,10 +141,16 @@ class Seam:
         return pair.start + len(pair.key)
 
     @property
+    def _may_be_digits(self) -> bool:
+        """Whether the second may begin with digits of a number that the first ends with."""
+        whole = _WHOLE_EXPONENT.search(self.first) and self.second[0].isdigit()
+        return not whole
+
+    @property
     def _is_column_torn(self) -> bool:
         """The same of a name and its number in two columns."""
         if COLUMNS.fullmatch(self.first):
-            return _REST.fullmatch(self.second) is not None
+            return self._may_be_digits and _REST.fullmatch(self.second) is not None
         pair = self.pair
         if pair is None:
             return self._is_point_torn
@@ -147,17 +165,19 @@ class Seam:
         return point is not None and first is None and not re.search("[A-DF-Za-df-z]", self.second)
 
     @property
-    def _is_name_torn(self) -> bool:
+    def is_name_torn(self) -> bool:
+        """Whether it goes through a name."""
         pair = self.pair
         if pair is None or self.at > self._value_of(pair) or not self.before:
             return False
         if self.second[0] in ":=":
             return True
         known = console_line.is_measurement(pair.key)
+        unit = _UNIT.fullmatch(self.first[pair.start :])
         alone = [
             each for each in pairs_in(self.second)[:1] if not self.second[: each.start].strip()
         ]
-        if alone and console_line.is_measurement(alone[0].key) and not known:
+        if alone and unit and not known:
             return False
         others = [*self.before, *(each for each in self._pairs if each.start >= pair.end)]
         return known or (self._is_alike(pair) and pair.blank in {each.blank for each in others})
@@ -178,10 +198,11 @@ class Seam:
             return True
         if pair.unit and self.at >= pair.end - len(pair.unit):
             return _UNIT.match(self.second) is not None
-        if not (ENDS_IN_NUMBER.search(self.first) and NUMBER_GOES_ON.match(self.second)):
+        if not self._may_be_digits or not ENDS_IN_NUMBER.search(self.first):
             return False
         after = next((each.start for each in self._pairs if each.start >= pair.end), None)
-        return self.whole[pair.end : after] in self._betweens()
+        goes_on = NUMBER_GOES_ON.match(self.second) is not None
+        return goes_on and self.whole[pair.end : after] in self._betweens()
 
     @property
     def _is_between_torn(self) -> bool:
@@ -212,11 +233,15 @@ def may_go_on(seam: Seam) -> bool:
     """Whether two pieces can be one line at all, by what stands at the seam."""
     first, second = seam.first, seam.second
     start, begins = first.lstrip()[:1], second[0]
-    if begins in CORNERS or (begins in "│┃" and start not in BARS):
+    if bare(second, labelled=True).text.lstrip()[:1] in _CORNERS:
+        return False
+    if begins in "│┃" and start not in BARS:
         return False
     if begins in BARS and begins == start:  # rows of a table
         return is_open(first) or second.strip() in BARS
     if begins.isalpha() and _ENDS_IN_RULE.search(first.rstrip()):
+        return False
+    if begins.isupper() and _ENDS_IN_STOP.search(first):
         return False
     return not (begins.isalpha() or begins in _MAY_FOLLOW) or _may_follow_number(seam)
 
@@ -226,8 +251,8 @@ def _may_follow_number(seam: Seam) -> bool:
     pairs = pairs_in(seam.first)
     if not pairs or pairs[-1].end < len(seam.first):
         return True
-    if seam.pair is not None and seam.pair.start > pairs[-1].start:
-        return True  # what looks like a unit begins a name
+    if seam.pair is not None and seam.pair.start > pairs[-1].start and seam.is_name_torn:
+        return not seam.second[0].isupper()  # what looks like a unit begins a name
     if form := _MAY_FOLLOW.get(seam.second[0]):
         return form.match(seam.second) is not None
     return _UNIT_GOES_ON.match(pairs[-1].unit + seam.second) is not None

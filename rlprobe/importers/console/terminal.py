@@ -130,7 +130,9 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str], cut: i
             continue
         text = bare(held, labelled=True).text
         barred = text.lstrip()[:1] in BARS + CORNERS
-        torn += not (cut and barred) and Seam(text, second).is_torn
+        seam = Seam(text, second)
+        if not (cut and barred):
+            torn += may_go_on(seam) and not seam.is_end and seam.is_torn
         hinted += not cut and is_text_torn(held, second)
         if not barred:
             kinds.add(_NUMBERS.sub("0", first))

@@ -22,6 +22,7 @@ from rlprobe.importers.console.seams import (
     START,
     goes_on,
 )
+from rlprobe.importers.console.tears import Seam, may_go_on
 from rlprobe.importers.console.terminal import (
     CUT_BLANKS,
     NARROWEST,
@@ -162,7 +163,12 @@ class Wrapped:
         if line.prefixed or not line.text.strip() or len(first) > _LONGEST:
             return None
         # What was cut off at the end of a line are blanks.
-        whole = first + " " * (self._width - self._last if self._full else 0) + line.text
+        padded = first + " " * (self._width - self._last if self._full else 0)
+        if self._full:
+            seam = Seam(padded, line.text)
+            if not may_go_on(seam) or seam.is_end:
+                return None
+        whole = padded + line.text
         return whole if goes_on(first, line.text, whole, full=self._full) else None
 
 
