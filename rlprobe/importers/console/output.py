@@ -88,9 +88,6 @@ def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) 
 
 def _hear(line: str, reader: Reader, trainings: Trainings) -> None:
     """A line from elsewhere."""
-    if not line:
-        reader.lines += 1
-        return
     if tells(line):
         _pause(reader, trainings)
         trainings.hear(line)
