@@ -47,6 +47,7 @@ class _Onset:
 
     Attributes:
         absorbed: whether it passed, and nothing of it can have come into the weights.
+        rank: whose it is, where that of the run is finite; None for the run as a whole.
     """
 
     source: str
@@ -57,6 +58,7 @@ class _Onset:
     count: int = 1
     event: bool = False
     absorbed: bool = False
+    rank: int | None = None
 
     @property
     def metric(self) -> str:
@@ -72,6 +74,8 @@ class _Onset:
             return Severity.INFO
         loss = _is_loss(self.source)
         core = self.event or loss or self.source in CORE
+        if self.rank is not None and self.recovered:
+            return Severity.WARNING if loss else Severity.INFO
         harmless = self.absorbed if loss else self.recovered
         return Severity.CRITICAL if core and not harmless else Severity.WARNING
 
@@ -79,7 +83,7 @@ class _Onset:
     def evidence(self) -> Evidence:
         bad = f"first of {self.count:,} bad values"
         note = f"non-finite elements in {self.source}" if self.event else bad
-        return Evidence(self.metric, self.first, self.value, note=note)
+        return Evidence(self.metric, self.first, self.value, rank=self.rank, note=note)
 
 
 class NonfiniteMetric(Detector):
@@ -87,8 +91,9 @@ class NonfiniteMetric(Detector):
 
     What it detects
         Loss, KL, reward, entropy, value loss or any other metric that is not finite after it had
-        been; an Inf at any time; a `nan_detected` event that is not about gradients; and a loss
-        of exactly 0 behind which the framework hides NaN. Gradients have their own page.
+        been, of the run or of one of its ranks; an Inf at any time; a `nan_detected` event that is
+        not about gradients; and a loss of exactly 0 behind which the framework hides NaN. Gradients
+        have their own page.
 
     Why it matters
         A NaN in the loss or in the policy's log-probabilities is in the weights one update later.
@@ -98,11 +103,13 @@ class NonfiniteMetric(Detector):
         One value is enough. Metrics that turn at the same time are one finding; gaps of up to
         `merge_rows` rows do not split it. A row on which all of four or more metrics are NaN is not
         measured. Loss, policy loss, value loss and reward are expected from the first row on,
-        others once they have been finite. Metrics whose NaN says that there was nothing to average,
-        such as the length of terminated completions, are left alone. It is critical if a metric of
-        the policy, or what an event names, does not become finite again, and if a loss does, unless
-        its gradient was finite or its update skipped; info for evaluations, times, throughput,
-        memory and single reward functions; else a warning.
+        others once they have been finite. Of single ranks, losses and the metrics of the policy are
+        looked at, and only after a finite value: a stage of a pipeline may have none. Metrics whose
+        NaN says that there was nothing to average, such as the length of terminated completions,
+        are left alone. It is critical if a metric of the policy, or what an event names, does not
+        become finite again, and if a loss does, unless its gradient was finite or its update
+        skipped; info for evaluations, times, throughput, memory and single reward functions, and
+        for a rank without rollouts for a while; else a warning.
 
     What to do
         Restore a checkpoint from before the first bad step and look at that batch: empty
@@ -140,7 +147,7 @@ class NonfiniteMetric(Detector):
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """Metrics that are not finite, events about them, and hidden NaN."""
         bad = tuple(_not_finite(run))  # reads every metric: once
-        onsets = (*self._in_metrics(run, bad), *_in_events(run))
+        onsets = (*self._in_metrics(run, bad), *self._in_ranks(run, bad), *_in_events(run))
         yield from self._not_finite(run, onsets)
         if not any(onset.first == run.first_step for onset in onsets):
             yield from self._never_finite(run, bad)
@@ -210,10 +217,33 @@ class NonfiniteMetric(Detector):
             judged = Judged(signal, off)
             for stretch in judged.runs(gap=self.merge_rows):
                 if stretch.start > 0 or _expected(signal):
-                    when = stretch.first, stretch.seen, stretch.recovered
-                    rows = judged.bad_rows(stretch)
-                    absorbed = stretch.recovered and _absorbed(stretch, signal.steps[rows])
-                    yield _Onset(signal.metric, *when, stretch.onset, len(rows), absorbed=absorbed)
+                    yield self._onset(judged, stretch)
+
+    def _in_ranks(self, run: RunContext, bad: Sequence[Signal]) -> Iterator[_Onset]:
+        """Single ranks that turned, at steps where the metric of the run does not tell it."""
+        of_run = {item.metric: item.steps[~np.isfinite(item.values)] for item in bad}
+        for name in _of_ranks(run):
+            for rank, own in run.rank_series(name).items():
+                signal = Signal(run, name, own.steps, own.values, rank)
+                judged = Judged(signal, ~np.isfinite(own.values))
+                for stretch in judged.runs(gap=self.merge_rows):
+                    turned = stretch.start > 0 or np.isinf(stretch.onset)
+                    if turned and stretch.first not in of_run.get(name, ()):
+                        yield self._onset(judged, stretch)
+
+    def _onset(self, judged: Judged, stretch: Stretch) -> _Onset:
+        rows, signal = judged.bad_rows(stretch), judged.signal
+        absorbed = stretch.recovered and _absorbed(stretch, signal.steps[rows])
+        return _Onset(
+            signal.metric,
+            stretch.first,
+            stretch.seen,
+            stretch.recovered,
+            stretch.onset,
+            len(rows),
+            absorbed=absorbed,
+            rank=signal.rank,
+        )
 
     def _filled_up(self, run: RunContext, broken: Sequence[Signal]) -> stats.IntArray:
         """Steps at which every metric is NaN: rows that were filled up, not measured."""
@@ -235,16 +265,19 @@ class NonfiniteMetric(Detector):
         metrics = {onset.name: onset.metric for onset in worst}
         seen = max(onset.last for onset in group)
         recovered = all(onset.recovered for onset in group)
+        ranks = _hit(run, group)
+        where = f" on rank{'s' if len(ranks) > 1 else ''} {listed(ranks, 8)}" if ranks else ""
         return finding(
             self,
-            Period(run, group[0].first, seen, recovered, tuple(metrics.values())),
-            f"Not finite{SINCE}: {listed(tuple(metrics))}.",
+            Period(run, group[0].first, seen, recovered, tuple(dict.fromkeys(metrics.values()))),
+            f"Not finite{where}{SINCE}: {listed(tuple(metrics))}.",
+            ranks=ranks,
             severity=worst[0].severity,
             confidence=1.0
             if worst[0].severity is Severity.CRITICAL
             else 0.95,  # it comes before its gradient
             evidence=(onset.evidence for onset in worst[:12]),
-            remedies=_cures(metrics.values(), group[0].first),
+            remedies=_cures(metrics.values(), f"{group[0].first:,}", where),
         )
 
     def _hidden(self, stretch: Stretch, before: float) -> Finding:
@@ -297,6 +330,28 @@ def _not_finite(run: RunContext) -> Iterator[Signal]:
             yield signal
 
 
+def _of_ranks(run: RunContext) -> list[str]:
+    """The metrics that are looked at rank by rank."""
+    own = REFERENCE_KL if run.setting("beta") == 0 else frozenset[str]()
+    losses = filter(_is_loss, run.names())
+    return [name for name in dict.fromkeys((*sorted(CORE), *losses)) if name not in own]
+
+
+def _hit(run: RunContext, group: Sequence[_Onset]) -> tuple[int, ...]:
+    """The ranks whose own values were not finite; none if it is all of them, or if none tell."""
+    first, last = min(item.first for item in group), max(item.last for item in group)
+    hit: set[int] = set()
+    every: set[int] = set()
+    for name in {item.source for item in group if not item.event}:
+        by_rank = run.rank_series(name)
+        every.update(by_rank)
+        for rank, own in by_rank.items():
+            here = (own.steps >= first) & (own.steps <= last)
+            if not np.isfinite(own.values[here]).all():
+                hit.add(rank)
+    return tuple(sorted(hit)) if hit != every else ()
+
+
 def _expected(signal: Signal) -> bool:
     """Whether a bad first row counts: NaN may stand for "not yet", Inf never does."""
     return signal.metric in MEASURED_FROM_THE_START or bool(np.isinf(signal.values[0]))
@@ -323,9 +378,9 @@ def _in_events(run: RunContext) -> Iterator[_Onset]:
             yield _Onset(str(event.data["source"]), *when, count, event=True)
 
 
-def _cures(metrics: Iterable[str], step: int) -> tuple[str, ...]:
+def _cures(metrics: Iterable[str], step: str, where: str) -> tuple[str, ...]:
     names = set(metrics)
-    batch = f"look at the batch of step {step:,}: empty completions, log of 0, division by 0"
+    batch = f"look at the batch of step {step}{where}: empty completions, log of 0, division by 0"
     if any(name.startswith("reward") for name in names):
         return (
             "find the reward function that returns NaN, and make it fail loudly or return a number",
@@ -333,5 +388,5 @@ def _cures(metrics: Iterable[str], step: int) -> tuple[str, ...]:
         )
     if CORE.isdisjoint(names) and not any(map(_is_loss, names)):
         return (batch, "check how the metric is averaged when nothing is left to average")
-    restore = f"restore the last checkpoint before step {step:,}"
+    restore = f"restore the last checkpoint before step {step}"
     return (restore, batch, "clip gradients and lower the learning rate before going on")

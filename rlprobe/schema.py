@@ -80,8 +80,8 @@ class KnownMessage:
         kind: of the event that it becomes; "" for none.
         metrics: numbers for a row of metrics: the name of a group of the pattern, or a constant.
         largest: whether of several before one row the largest number counts, and not the last.
-        rows: "bar": a row of its own where a progress bar tells the step; "alone": its numbers
-            count only where the output has no rows.
+        rows: "bar": a row of its own where a progress bar tells the step; "step": at the step that
+            the message names; "alone": its numbers count only where the output has no rows.
         relaunch: whether a later launch of the run begins with it.
     """
 
@@ -92,7 +92,7 @@ class KnownMessage:
     data: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, str | float] = field(default_factory=dict)
     largest: bool = False
-    rows: Literal["", "bar", "alone"] = ""
+    rows: Literal["", "bar", "step", "alone"] = ""
     relaunch: bool = False
 
     @property

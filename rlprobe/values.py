@@ -156,12 +156,18 @@ class Unread:
         count: how many.
         of: how many pieces look like metrics in all, those that were read included.
         examples: a few of them as they stand in the log, each with its number, from 1.
+        files: of each example, where a run has several; none where it has one.
     """
 
     thing: str
     count: int
     of: int
     examples: tuple[tuple[int, str], ...] = ()
+    files: tuple[str, ...] = ()
+
+    def file(self, place: int) -> str:
+        """The file of an example; empty where the run has one file."""
+        return self.files[place] if place < len(self.files) else ""
 
 
 _MOST_EXAMPLES = 3
@@ -172,10 +178,16 @@ def together(parts: Iterable[Unread]) -> tuple[Unread, ...]:
     by_thing: dict[str, Unread] = {}
     for part in parts:
         known = by_thing.get(part.thing, Unread(part.thing, 0, 0))
+        examples = [
+            (example, item.file(place))
+            for item in (known, part)
+            for place, example in enumerate(item.examples)
+        ][:_MOST_EXAMPLES]
         by_thing[part.thing] = Unread(
             part.thing,
             known.count + part.count,
             known.of + part.of,
-            (*known.examples, *part.examples)[:_MOST_EXAMPLES],
+            tuple(example for example, _ in examples),
+            tuple(file for _, file in examples) if any(file for _, file in examples) else (),
         )
     return tuple(by_thing.values())

@@ -33,7 +33,7 @@ def calibrate(
 
     if output is not None and output.exists():
         raise UsageError(f"Couldn't write '{output}': it exists", hint="Give a new file.")
-    runs = [run for place in places(paths) for run in open_runs(place)]
+    runs = [run for place in places(paths) for run in open_runs(place.path)]
     learnt = learn(runs, configuration(config, select, ignore))
     print(calibration_text.lines(learnt, len(runs)), end="")
     if output is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from rlprobe import catalog
 from rlprobe.cli.output import complain
@@ -14,6 +15,7 @@ from rlprobe.errors import InputError
 from rlprobe.exit_codes import UNREADABLE
 from rlprobe.findings import ScanReport
 from rlprobe.importers import open_runs
+from rlprobe.importers.looked_at import beside
 from rlprobe.scan.engine import scan
 from rlprobe.store.layout import recordings_in
 from rlprobe.store.run import Run
@@ -55,31 +57,47 @@ def _ids(words: Sequence[str] | None, folders: Sequence[Path]) -> tuple[str, ...
     return tuple(catalog.get(part, folders).id for part in split if part)
 
 
-def places(paths: Sequence[str]) -> list[str]:
+class Place(NamedTuple):
+    """What is to be scanned, and what is to be said of what lies beside it."""
+
+    path: str
+    note: str = ""
+
+
+def places(paths: Sequence[str]) -> list[Place]:
     """The paths, with the recordings of a directory one by one: a bad one loses no other."""
-    found = [(path, recordings_in(Path(path))) for path in paths]
-    nested = [[str(run) for run in runs] if len(runs) > 1 else [path] for path, runs in found]
-    return [place for group in nested for place in group]
+    wanted: list[Place] = []
+    for path in paths:
+        recordings = recordings_in(Path(path))
+        if len(recordings) > 1:
+            first, *others = map(str, recordings)
+            wanted.append(Place(first, beside(recordings, Path(path))))
+            wanted += map(Place, others)
+        else:
+            wanted.append(Place(path))
+    return wanted
 
 
-def scan_all(places: Sequence[str], config: Config, step_key: str | None = None) -> Scans:
+def scan_all(places: Sequence[Place], config: Config, step_key: str | None = None) -> Scans:
     """Scan every run at every place; one that cannot be read is named on stderr and passed over."""
     done = Scans()
     for place in places:
         try:
             with reading():
-                runs = open_runs(place, step_key)
+                runs = open_runs(place.path, step_key)
         except InputError as error:
-            _pass_over(place, error, done)
+            _pass_over(place.path, error, done)
             continue
         for run in runs:
-            _scan_into(done, run, config)
+            _scan_into(done, run, config, place.note)
     return done
 
 
-def _scan_into(done: Scans, run: Run, config: Config) -> None:
+def _scan_into(done: Scans, run: Run, config: Config, note: str) -> None:
     try:
-        done.reports.append(scan(run, config))
+        report = scan(run, config)
+        notes = (*report.run.notes, note) if note else report.run.notes
+        done.reports.append(replace(report, run=replace(report.run, notes=notes)))
     except InputError as error:
         _pass_over(run.info.path, error, done)
 

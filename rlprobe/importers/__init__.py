@@ -9,6 +9,7 @@ byte_stream, wire  a file as a stream of bytes; fields of protocol buffers
 numbers            numbers as frameworks spell them
 steps, step_axis   which key is the step; which of a row's numbers it is
 placing            events between rows -> events with the step of those rows
+ranks_of_rows      rows that say which rank they are of -> the ranks of one run
 renumbering        rows numbered by another counter of theirs
 stepless           rows without a step among rows that have one
 long_form          rows that name the metric of their value, or their run

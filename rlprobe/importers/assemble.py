@@ -210,7 +210,25 @@ def _canonical(step: IntArray, columns: Columns, aliases: naming.Aliases) -> Col
         for key, (values, valid) in columns.items()
         if is_counter(key) and bool((values[valid] == step[valid]).all())
     }
-    return aliases.apply({key: column for key, column in columns.items() if key not in repeated})
+    told = {key: column for key, column in columns.items() if key not in repeated}
+    return {**_second_names(told, aliases), **aliases.apply(told)}
+
+
+def _second_names(columns: Columns, aliases: naming.Aliases) -> Columns:
+    """What is told under a second name of a metric, where it is something else: under that name."""
+    seconds: Columns = {}
+    best = {item.name: item.key for item in aliases.plan(tuple(columns))}
+    for item in aliases.plan(tuple(columns)):
+        first = best[item.name]
+        if item.key in (first, item.name) or schema.metric(item.key) is not None:
+            continue
+        (values, valid), (other, logged) = (
+            aliases.apply({key: columns[key]})[item.name] for key in (item.key, first)
+        )
+        both = valid & logged
+        if not np.allclose(values[both], other[both], rtol=1e-6, equal_nan=True):
+            seconds[item.key] = columns[item.key]
+    return seconds
 
 
 def _placed(event: Event, attempts: Sequence[Attempt]) -> Event:

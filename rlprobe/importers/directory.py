@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from rlprobe.importers import compression
@@ -30,6 +30,9 @@ _NOTEBOOK = ".ipynb"
 class Listing:
     """The files below a directory.
 
+    Args:
+        without: directories in it that are not looked into.
+
     Attributes:
         logs: those that may be logs, in order of their names.
         notebooks: they hold a run and much else: looked at where nothing else is one.
@@ -38,7 +41,8 @@ class Listing:
         cut: whether there are more files than were looked at.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, without: Collection[Path] = ()) -> None:
+        self._without = frozenset(map(str, without))
         self.logs: list[Path] = []
         self.notebooks: list[Path] = []
         self.archives: list[Path] = []
@@ -63,7 +67,7 @@ class Listing:
                 if seen > MOST_FILES:
                     self.cut = True
                     return
-                if entry.name.startswith("."):
+                if entry.name.startswith(".") or entry.path in self._without:
                     continue
                 if _is_directory(entry):
                     below.append((Path(entry.path), depth + 1))

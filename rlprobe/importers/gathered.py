@@ -48,8 +48,8 @@ def events_in(reading: Reading) -> list[Event]:
 
 def taken(reading: Reading) -> tuple[IntArray, Columns]:
     """The rows of a reading as columns; it keeps them."""
-    at, left_out = reading.rows.steps(), reading.rows.left_out
-    columns = reading.rows.columns()
+    at, columns = reading.rows.steps(), reading.rows.columns()
+    left_out = reading.rows.left_out
     times = reading.rows.times() if isinstance(reading.rows, ColumnTable) else None
     reading.rows = ColumnTable(at, columns, times)
     reading.rows.left_out = left_out

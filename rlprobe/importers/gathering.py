@@ -46,6 +46,7 @@ class Gathering:
         self.runs = list(self._with_rollouts(groups))
         for run in self.runs:
             self._rank(run)
+            self._name_files(run)
 
     def _gather(self) -> None:
         taken = _surpassed(self.listing.logs)
@@ -148,6 +149,15 @@ class Gathering:
             for reading in part.readings:
                 reading.rank = rank
                 reading.events = [replace(event, rank=rank) for event in reading.events]
+
+    def _name_files(self, run: Gathered) -> None:
+        """Say in which file it stands what was not understood, where a run has several."""
+        for part in run.parts if len(run.parts) > 1 else ():
+            name = part.path.relative_to(self._root).as_posix()
+            for reading in part.readings:
+                reading.unread = [
+                    replace(item, files=(name,) * len(item.examples)) for item in reading.unread
+                ]
 
 
 def _surpassed(logs: Sequence[Path]) -> set[Path]:

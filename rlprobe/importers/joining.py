@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from rlprobe.importers.formats import named
 from rlprobe.store.frame import Frame, frame_of
 from rlprobe.store.run import Run
 from rlprobe.store.table import TableRun
-from rlprobe.values import Attempt, BoolArray, FloatArray, IntArray, Rollout, together
+from rlprobe.values import Attempt, BoolArray, FloatArray, IntArray, Rollout, Unread, together
 
 Columns = dict[str, tuple[FloatArray, BoolArray]]
 
@@ -49,7 +50,7 @@ def _followed(first: Run, second: Run) -> Run:
         attempts=_attempts(steps),
         notes=tuple(dict.fromkeys([*first.info.notes, *second.info.notes])),
         unmapped=tuple(sorted({*first.info.unmapped, *second.info.unmapped})),
-        unread=together([*first.info.unread, *second.info.unread]),
+        unread=together([*_unread(first), *_unread(second)]),
     )
     later = [_shifted(second, step, shift) for step in second.sample_steps()]
     return TableRun(
@@ -63,6 +64,15 @@ def _followed(first: Run, second: Run) -> Run:
         rollouts=[*_rollouts(first), *(rollout for part in later for rollout in part)],
         problems=[*first.problems, *second.problems],
     )
+
+
+def _unread(run: Run) -> list[Unread]:
+    """What of a part was not understood, and in which file it stands."""
+    name = Path(run.info.path).name
+    return [
+        item if item.files else replace(item, files=(name,) * len(item.examples))
+        for item in run.info.unread
+    ]
 
 
 def _rollouts(run: Run) -> list[Rollout]:
@@ -125,7 +135,7 @@ def with_rollouts(metrics: Run, rollouts: Run) -> TableRun:
             source=f"{metrics.info.source} + {rollouts.info.source}",
             notes=(*metrics.info.notes, *rollouts.info.notes),
             unmapped=tuple(sorted({*metrics.info.unmapped, *rollouts.info.unmapped})),
-            unread=together([*metrics.info.unread, *rollouts.info.unread]),
+            unread=together([*_unread(metrics), *_unread(rollouts)]),
         ),
         steps,
         ranks=metrics.ranks,

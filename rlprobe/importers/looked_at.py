@@ -91,6 +91,16 @@ class LookedAt:
         return path.relative_to(self.root).as_posix()
 
 
+def beside(recordings: Sequence[Path], root: Path) -> str:
+    """Which files that may be logs lie beside recordings, and are not read; empty if none do."""
+    logs = [] if root in recordings else Listing(root, without=recordings).logs
+    if not logs:
+        return ""
+    named = ", ".join(path.relative_to(root).as_posix() for path in logs[:_NAMED])
+    more = f" and {plural(len(logs) - _NAMED, 'other file')}" if len(logs) > _NAMED else ""
+    return f"not looked at: {named}{more}, beside recordings; give a log by itself"
+
+
 def _counted(kinds: Counter[str]) -> str:
     shown = kinds.most_common(_NAMED)
     more = kinds.total() - sum(count for _, count in shown)

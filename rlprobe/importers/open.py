@@ -14,6 +14,7 @@ from rlprobe.importers import compression
 from rlprobe.importers.assemble import assemble
 from rlprobe.importers.formats import formats
 from rlprobe.importers.importer import CutDocumentError, Importer, Reading
+from rlprobe.importers.ranks_of_rows import told_apart
 from rlprobe.importers.refusal import refused
 from rlprobe.importers.renumbering import numbered_by
 from rlprobe.importers.rotation import older_beside
@@ -114,7 +115,7 @@ def _runs(
         numbered = name.startswith("#")  # the trainings of one file
         own = f"{run_id or path.name}{name}" if numbered else name or run_id
         place = Path(f"{path}{name}") if numbered else path
-        of_name = [reading for reading in readings if reading.run == name]
+        of_name = list(told_apart(reading for reading in readings if reading.run == name))
         runs.append(assemble(place, importer.name, of_name, own))
     return runs
 
@@ -148,12 +149,14 @@ def _read(source: Source) -> tuple[Importer, list[Reading]]:
 
 
 def _open_directory(directory: Path, step_key: str | None) -> list[Run]:
+    from rlprobe.importers.gathering import Gathering
+    from rlprobe.importers.looked_at import beside
     from rlprobe.store.recording import Recording
 
-    recordings: list[Run] = [Recording(child) for child in layout.recordings_in(directory)]
-    if recordings:
-        return recordings
-    from rlprobe.importers.gathering import Gathering
+    if recordings := layout.recordings_in(directory):
+        first, *others = recordings
+        said = beside(recordings, directory)
+        return [Recording(first, [said] if said else ()), *map(Recording, others)]
 
     gathering = Gathering(directory, _read, step_key)
     if gathering.runs:

@@ -136,6 +136,12 @@ class RowTable:
         self._flush()
         return not any(columns for _, _, columns in self._blocks)
 
+    @property
+    def names(self) -> set[str]:
+        """The keys of its numbers."""
+        self._flush()
+        return {key for _, _, columns in self._blocks for key in columns}
+
     def set_steps(self, steps: IntArray) -> None:
         """Replace the steps of all rows, where a format learns them only at its end."""
         self._flush()
@@ -162,7 +168,7 @@ class RowTable:
             if not mask.all():
                 values[~mask] = np.nan
         self._blocks = []
-        self.left_out = len(refused)
+        self.left_out += len(refused)
         return whole
 
 

@@ -33,7 +33,8 @@ def unread(rows: int, account: Sequence[Unread], quote: Quote = '"{}"'.format) -
 
 def _example(item: Unread, quote: Quote) -> str:
     number, text = item.examples[0]
-    where = f"{escape.name(item.thing)} {number:,}: " if number > 0 else ""
+    of_file = f" of {escape.name(item.file(0))}" if item.file(0) else ""
+    where = f"{escape.name(item.thing)} {number:,}{of_file}: " if number > 0 else ""
     return f", e.g. {where}{quote(nearest.excerpt(text, _EXAMPLE))}"
 
 

@@ -138,7 +138,10 @@ def _unread(item: Unread) -> dict[str, Any]:
         "thing": item.thing,
         "count": item.count,
         "of": item.of,
-        "examples": [{"number": number, "text": text} for number, text in item.examples],
+        "examples": [
+            {"number": number, "text": text, "file": item.file(place)}
+            for place, (number, text) in enumerate(item.examples)
+        ],
     }
 
 

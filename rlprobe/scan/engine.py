@@ -70,7 +70,9 @@ def _seen(run: Run) -> str:
     """A piece of the log that looks like metrics, where there is one."""
     for item in run.info.unread:
         for number, text in item.examples[:1]:
-            return f'. Seen: {item.thing} {number:,}: "{_visible.start(text.strip(), _QUOTED)}"'
+            of_file = f" of {item.file(0)}" if item.file(0) else ""
+            quoted = _visible.start(text.strip(), _QUOTED)
+            return f'. Seen: {item.thing} {number:,}{of_file}: "{quoted}"'
     return ""
 
 

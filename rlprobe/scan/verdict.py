@@ -6,17 +6,21 @@ rates, or one most of whose lines were not understood.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from rlprobe import schema
 from rlprobe.detector import Detector
 from rlprobe.findings import Coverage, Finding, Severity, Verdict
 from rlprobe.numbers import plural
+from rlprobe.store.frame import Frame
 from rlprobe.store.run import Run
 from rlprobe.values import Unread
 
 _MOST_UNREAD = 0.2  # of what looks like metrics
 _BLIND = "no loss, reward or gradient norm under a name that the checks know"
+_ALONE = "in all, and no other loss, reward or gradient norm"
 
 
 def verdict(
@@ -31,7 +35,7 @@ def verdict(
     """
     left = (finding.severity for finding in findings if finding.resolved_by is None)
     worst = max(left, default=Severity.INFO)
-    limit = _unread(run.info.unread) or ("" if _tells_how_it_does(run) else _BLIND)
+    limit = _unread(run.info.unread) or _blind(run)
     if worst > Severity.INFO:
         return ("fail" if worst is Severity.CRITICAL else "warn"), limit
     judged = any(
@@ -58,14 +62,20 @@ def _share(item: Unread) -> float:
     return item.count / item.of if item.of > 0 else float(item.count > 0)
 
 
-def _tells_how_it_does(run: Run) -> bool:
-    """Whether a loss, a reward or a gradient is among what was read."""
-    return any(_kind(name) for name in _names(run)) or _rewarded(run)
+def _blind(run: Run) -> str:
+    """Why what was read does not tell how the run does; empty where it does."""
+    tables = run.steps, run.ranks
+    if any(map(_tells, tables)) or _rewarded(run):
+        return ""
+    lone = next((name for table in tables for name in table.names if _kind(name)), None)
+    return _BLIND if lone is None else f"one value of {lone} {_ALONE}"
 
 
-def _names(run: Run) -> Iterator[str]:
-    yield from run.steps.names
-    yield from run.ranks.names
+def _tells(table: Frame) -> bool:
+    """Whether a loss, a reward or a gradient is in it, and not in one row of many."""
+    names = (name for name in table.names if _kind(name))
+    fewest = min(2, len(table))
+    return any(np.count_nonzero(table.load(name)[1]) >= fewest for name in names)
 
 
 def _kind(name: str) -> str:

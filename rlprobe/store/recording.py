@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
@@ -26,12 +26,17 @@ _EAGER_SHARDS = 64  # above this, opening every shard once per metric costs more
 
 
 class Recording:
-    """One run directory. Readable while it is written, and after any kind of death."""
+    """One run directory. Readable while it is written, and after any kind of death.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        notes: what else is to be said of it.
+    """
+
+    def __init__(self, path: Path, notes: Sequence[str] = ()) -> None:
         if not path.is_dir() or not layout.is_recording(path):
             raise InputError(f"Couldn't read '{path}' as a recording: no {layout.MANIFEST} in it")
         self.path = path
+        self._notes = notes
         self._manifest = manifest.read(path)
         self._problems: list[Problem] = []
         self._kept: dict[int, tuple[Rollout, ...]] = {}
@@ -60,7 +65,7 @@ class Recording:
             world_size=int(raw.get("world_size", 1)),
             settings=raw.get("config", {}),
             attempts=self._attempts(),
-            notes=tuple(str(note) for note in raw.get("notes", ())),
+            notes=(*(str(note) for note in raw.get("notes", ())), *self._notes),
             health=_health_sentence(manifest.health(self.path)),
             unmapped=self._unmapped(),
             unread=_unread(raw.get("unread", ())),
@@ -199,6 +204,7 @@ def _unread(raw: Any) -> tuple[Unread, ...]:
                 int(item["count"]),
                 int(item["of"]),
                 tuple((int(number), str(text)) for number, text in item["examples"]),
+                tuple(map(str, item.get("files", ()))),
             )
             for item in raw
         )

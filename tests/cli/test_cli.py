@@ -243,6 +243,26 @@ def test_one_unreadable_recording_does_not_lose_the_others(rlprobe: Run, recordi
     assert "1-30" in out
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_logs_beside_recordings_are_mentioned(
+    rlprobe: Run, recording: Path, *, several: bool
+) -> None:
+    folder = recording.parent
+    (folder / "old").mkdir()
+    log(folder / "old" / "train.jsonl", rows=5)
+    (folder / "notes.md").write_text("no log")
+    if several:
+        with Recorder(folder / "two", rank=0, world_size=1, signals=False) as other:
+            other.step(1, loss=0.5)
+    said = "not looked at: old/train.jsonl, beside recordings; give a log by itself"
+    document = json.loads(rlprobe("scan", folder, "--format", "json")[1])
+    notes = [run["run"]["notes"] for run in document.get("runs", [document])]
+    assert notes == [[said], *([] for _ in notes[1:])]
+    assert len(notes) == 1 + several
+    alone = json.loads(rlprobe("scan", recording, "--format", "json")[1])
+    assert alone["run"]["notes"] == []
+
+
 def test_json_follows_the_schema(rlprobe: Run, sick: Path, recording: Path) -> None:
     validator = jsonschema.Draft202012Validator(schema.report_schema())
     for words in ([sick], [recording], [sick, recording], [recording.parent]):

@@ -34,6 +34,81 @@ def found(detector: str, metric: str, values: FloatArray) -> list[Finding]:
     return [item for item in findings if item.severity >= Severity.WARNING]
 
 
+def of_first_rank(metric: str, values: FloatArray) -> list[Finding]:
+    """Non-finite metrics where every rank has a log of its own, and the first stands for all."""
+    rows, ranks = values.shape
+    steps = np.arange(1, rows + 1)
+    whole = np.ones(rows, dtype=np.bool_)
+    run = TableRun(
+        RunInfo(path="ranks", id="ranks", source="jsonl"),
+        frame_of(steps, {metric: (values[:, 0], whole)}),
+        ranks=frame_of(
+            np.tile(steps, ranks),
+            {metric: (values.T.ravel(), np.tile(whole, ranks))},
+            rank=np.repeat(np.arange(ranks), rows).astype(np.int64),
+        ),
+    )
+    return list(catalog.load()["NONFINITE_METRIC"]().scan(Context(run)))
+
+
+def test_nan_on_one_rank_is_no_health_of_the_others() -> None:
+    loss = 2.0 + np.random.default_rng(0).normal(0, 0.03, (100, 4))
+    loss[29:, 2] = np.nan
+    (finding,) = of_first_rank("loss", loss)
+    assert (finding.severity, finding.first_bad_step) == (Severity.CRITICAL, 30)
+    assert (finding.ranks, finding.metrics, finding.state) == ((2,), ("loss",), "ongoing")
+    assert finding.summary == "Not finite on rank 2 from step 30 on: loss."
+    assert [(item.rank, item.step) for item in finding.evidence] == [(2, 30)]
+
+
+def test_the_rank_that_turned_first_leads() -> None:
+    loss = np.full((100, 4), 2.0)
+    loss[29:, 3] = np.nan
+    loss[30:] = np.nan
+    (finding,) = of_first_rank("loss", loss)
+    assert (finding.first_bad_step, finding.ranks) == (30, ())
+    assert finding.evidence[0].rank == 3
+
+
+def test_all_ranks_at_once_are_named_by_none() -> None:
+    loss = np.full((100, 4), 2.0)
+    loss[29:] = np.nan
+    (finding,) = of_first_rank("loss", loss)
+    assert (finding.first_bad_step, finding.ranks) == (30, ())
+    assert [item.rank for item in finding.evidence] == [None]
+
+
+def test_the_first_rank_alone_is_named_too() -> None:
+    loss = np.full((100, 4), 2.0)
+    loss[29:, 0] = np.nan
+    (finding,) = of_first_rank("loss", loss)
+    assert (finding.first_bad_step, finding.ranks) == (30, (0,))
+
+
+def test_stages_without_a_loss_are_no_fault() -> None:
+    loss = np.full((100, 4), 2.0)
+    loss[:, 1:] = np.nan
+    assert of_first_rank("loss", loss) == []
+
+
+@pytest.mark.parametrize(
+    ("metric", "severity"),
+    [("loss", Severity.WARNING), ("reward_mean", Severity.INFO), ("policy_loss", Severity.WARNING)],
+)
+def test_a_rank_that_came_back_is_less(metric: str, severity: Severity) -> None:
+    values = np.full((100, 4), 2.0)
+    values[29:31, 2] = np.nan
+    (finding,) = of_first_rank(metric, values)
+    assert (finding.severity, finding.state, finding.ranks) == (severity, "recovered", (2,))
+    assert (finding.first_bad_step, finding.last_bad_step) == (30, 31)
+
+
+def test_what_single_ranks_alone_have_on_the_side_is_left_alone() -> None:
+    values = np.full((100, 4), 2.0)
+    values[29:, 2] = np.nan
+    assert of_first_rank("tool_calls", values) == []
+
+
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("ranks", [4, 8, 64])
 def test_a_rank_that_leaves_the_others_is_named(seed: int, ranks: int) -> None:

@@ -311,3 +311,16 @@ def test_pipes_where_a_store_has_files_do_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "old" / "samples" / "a.parquet")
     log(tmp_path, "a.jsonl", rows(1, 2))
     assert len(only(tmp_path).steps) == 2
+
+
+def test_what_was_not_understood_names_its_file_where_a_run_has_several(tmp_path: Path) -> None:
+    good = "".join(f'{{"step": {step}, "loss": 0.5}}\n' for step in range(1, 6))
+    log(tmp_path, "run/metrics_rank0.jsonl", good)
+    log(tmp_path, "run/metrics_rank1.jsonl", good.replace('"step": 3', '"step": 3:'))
+    (run,) = open_runs(tmp_path / "run")
+    (unread,) = run.info.unread
+    assert unread.count == 1
+    assert unread.examples == ((3, '{"step": 3:, "loss": 0.5}'),)
+    assert unread.files == ("metrics_rank1.jsonl",)
+    (alone,) = open_runs(tmp_path / "run" / "metrics_rank1.jsonl")
+    assert alone.info.unread[0].files == ()

@@ -96,6 +96,14 @@ SAID: list[tuple[str, str, int | None, int | None, dict[str, Any]]] = [
         None,
         {"device": 6, "node": "gpu-3"},
     ),
+    (
+        "[Rank 6] (after 20 iterations) memory (MB) | allocated: 512.0 | max allocated: 2048.0 | "
+        "reserved: 3072.0 | max reserved: 4096.0",
+        "memory_report",
+        6,
+        20,
+        {"allocated_mib": 512.0},
+    ),
     ("WARN: rank 3 grad_norm is not finite: nan", "skipped_gradient", 3, None, {}),
     ("***WARNING*** Bad grad_norm detected (grad_norm=inf)", "bad_gradient", None, None, {}),
     (

@@ -99,7 +99,12 @@ def test_json_holds_all_of_it() -> None:
     jsonschema.Draft202012Validator(schema.report_schema()).validate(document)
     (unread,) = document["run"]["unread"]
     assert (unread["thing"], unread["count"], unread["of"]) == ("line", 430, 477)
-    assert unread["examples"][0] == {"number": 200, "text": "average reward score: 0.43"}
+    text = "average reward score: 0.43"
+    assert unread["examples"][0] == {"number": 200, "text": text, "file": ""}
+    several = Unread("line", 1, 9, ((7, text),), ("rank1.log",))
+    document = json.loads(render(report(several), "json"))
+    assert document["run"]["unread"][0]["examples"][0]["file"] == "rank1.log"
+    assert account.unread(8, [several]).endswith(f'e.g. line 7 of rank1.log: "{text}".')
     assert document["unmapped_metrics"] == list(UNKNOWN)
     assert document["nearest_metrics"] == {"actor/entropy_loss2": "entropy_loss"}
     assert document["reason"] == ""
@@ -118,6 +123,7 @@ def test_files_of_one_run_add_up() -> None:
     second = assemble(Path("b.log"), "console", [reading(1, 81)])
     (unread,) = joined([first, second]).info.unread
     assert (unread.count, unread.of) == (15, 150)
+    assert unread.files == ("a.log", "a.log", "b.log")
 
 
 def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[TableRun, Path]:

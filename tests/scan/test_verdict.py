@@ -60,6 +60,16 @@ def test_what_was_found_stands() -> None:
     assert "430 of 477" in report.reason
 
 
+def test_one_value_in_many_rows_tells_nothing() -> None:
+    run = run_of(kl_mean=0.02 * STEADY)
+    told = np.arange(200) == 199
+    loss = {"loss": (np.where(told, 0.5, np.nan), told)}
+    data = {"kl_mean": run.steps.load("kl_mean"), **loss}
+    report = scan(TableRun(run.info, frame_of(np.arange(1, 201), data)))
+    why = "one value of loss in all, and no other loss, reward or gradient norm"
+    assert said(report) == ("not_judged", why)
+
+
 @pytest.mark.parametrize(
     "name",
     [

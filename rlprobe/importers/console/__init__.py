@@ -9,6 +9,7 @@ seams, tears, boxes  whether a line goes on in the next
 rows      lines -> rows, one by one as they are known
 given, alike         rows as they are given, once each, at their step; rows that say the same
 rank_rows rows that several ranks print into one log; episodes: several of one step
+evaluated lines about the evaluation of one task
 sieve, skeletons     lines of a long log that can matter; what is left of them without numbers
 meaning, shapes      what a line means by itself; lines that differ only in their numbers
 stretches, columns, late, panels  rows of one form that follow each other, taken as columns:

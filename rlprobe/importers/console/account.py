@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 
+from rlprobe import _visible
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.pairs import left_of, pairs_in
 from rlprobe.importers.console.prefixes import ANSI
 from rlprobe.importers.unread import UnreadCount
+from rlprobe.numbers import plural
 from rlprobe.values import Unread
 
 _QUOTED = 200  # characters
+_IN_NOTE = 60  # characters of these
 _LONGEST = 4_000
 _HINT = re.compile(r"[\w)\]%'\"]\s{0,3}[:=|]\s{0,3}(?:[-+]?\.?\d|nan|-?inf)", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]{2,}")
@@ -22,12 +25,13 @@ class Account:
 
     Attributes:
         read: those that were understood.
+        repeats: rows that said again what the one before said.
         missed: counts those that were not.
         samples: numbers that came several times between two rows: of single samples, left out.
     """
 
     def __init__(self) -> None:
-        self.read = 0
+        self.read = self.repeats = 0
         self.missed = UnreadCount("line")
         self.samples = 0
         self._sample = (0, "")
@@ -44,13 +48,16 @@ class Account:
 
     def notes(self) -> list[str]:
         """What was left out on purpose, in words."""
-        if not self.samples:
-            return []
-        number, text = self._sample
-        return [
-            f"{self.samples:,} lines with numbers of single samples left out, e.g. line {number}: "
-            f'"{text}"'
-        ]
+        notes: list[str] = []
+        if self.repeats:
+            notes.append(f"{plural(self.repeats, 'row')} said again: counted once")
+        if self.samples:
+            number, text = self._sample
+            notes.append(
+                f"{self.samples:,} lines with numbers that came several times between rows (single "
+                f'samples) left out, e.g. line {number}: "{_visible.start(text, _IN_NOTE)}"'
+            )
+        return notes
 
     def unread(self) -> list[Unread]:
         """What was missed, if anything."""

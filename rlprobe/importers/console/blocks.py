@@ -20,6 +20,7 @@ from rlprobe.importers.steps import best_step_key
 
 Row = dict[str, float]
 Lines = Sequence[tuple[int, str]]
+Sample = tuple[int, int, str]  # how many lines, and the number and text of the first
 Where = Literal["own", "heading", "coarse", "after", "nowhere"]
 
 _HEADING = re.compile(
@@ -51,6 +52,7 @@ class Group:
         repeated: names that came several times: these are samples, and their mean is given.
         lines: numbers and texts of lines with known names that it is made of, a few of many.
         count: how many these are.
+        samples: lines of unknown names that came several times.
     """
 
     metrics: Row
@@ -60,6 +62,7 @@ class Group:
     repeated: frozenset[str] = frozenset()
     lines: Lines = ()
     count: int = 0
+    samples: Sample = (0, 0, "")
 
 
 @dataclass(slots=True)
@@ -101,6 +104,8 @@ class Blocks:
         self._line = (0, "")
         self._lines: list[tuple[int, str]] = []
         self._count = 0
+        self._unknown: dict[str, Sample] = {}  # by its first name, such lines so far
+        self._early: dict[str, Sample] = {}  # before the first row: of samples if they come again
         self._heading = ""  # the name of its counter
 
     @property
@@ -197,7 +202,9 @@ class Blocks:
             return self._block.yaml
         first = prefix + next(iter(label.metrics or label.counters))
         block = self._block
-        if block.first == first and not label.redrawn:
+        plain = not (label.panel or block.panel or block.yaml)
+        again = block.first == first or (plain and first in block.metrics)
+        if again and not label.redrawn:
             yaml = block.yaml
             self._end()
             self._block.yaml = yaml
@@ -214,6 +221,14 @@ class Blocks:
             self._count += 1
             if len(self._lines) < _FEW:
                 self._lines.append((self._line[0], bare(self._line[1]).text))
+        elif label.metrics:
+            name = prefix + next(iter(label.metrics))
+            seen = self._unknown.get(name)
+            if seen is not None:
+                self._unknown[name] = seen[0] + 1, seen[1], seen[2]
+            elif len(self._unknown) < _MOST_KEYS:
+                number, text = self._line
+                self._unknown[name] = 1, number, text
         for name, value in label.metrics.items():
             if label.redrawn or prefix + name not in block.metrics:
                 block.metrics[prefix + name] = value
@@ -266,9 +281,12 @@ class Blocks:
         """All blocks of one step are whole."""
         under, sure = self._under, self._sure
         self._under, self._sure = {}, set()
+        unknown, self._unknown = self._unknown, {}
         if not under:
             return
+        samples = {name: it for name, it in unknown.items() if len(under.get(name, ())) > 1}
         if self._where == "nowhere":
+            self._early |= samples
             self._ready(Group({}, None, "nowhere"))
             return
         # What is printed once is of the step; what comes again and again is of its samples.
@@ -280,12 +298,22 @@ class Blocks:
         means = {name: sum(values) / len(values) for name, values in under.items()}
         metrics = {name: value for name, value in means.items() if name in sure}
         others = {name: value for name, value in means.items() if name not in sure}
-        self._ready(Group(metrics, self._step, self._where, others, frozenset(repeated)))
+        group = Group(metrics, self._step, self._where, others, frozenset(repeated))
+        early = [self._early.pop(name) for name in samples if name in self._early]
+        group.samples = _of_all([*early, *samples.values()])
+        self._ready(group)
 
     def _ready(self, group: Group) -> None:
         group.lines, group.count = self._lines, self._count
         self._lines, self._count = [], 0
         self.ready.append(group)
+
+
+def _of_all(lines: Sequence[Sample]) -> Sample:
+    if not lines:
+        return 0, 0, ""
+    _, number, text = min(lines, key=lambda line: line[1])
+    return sum(count for count, _, _ in lines), number, bare(text).text
 
 
 def heading_in(text: str) -> tuple[str, int, Where] | None:

@@ -59,4 +59,8 @@ class Episodes:
 
     def notes(self) -> list[str]:
         """What was done, in words."""
-        return ["several episodes end at one step: their mean"] if self.several else []
+        if not self.several:
+            return []
+        return [
+            f"several episodes end at one step: their mean ({self.several:,} rows more than steps)"
+        ]

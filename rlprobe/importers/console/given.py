@@ -14,7 +14,7 @@ from rlprobe.importers.console.held import Held, beside
 from rlprobe.importers.console.rank_rows import RankRows
 from rlprobe.importers.console.steps import Bar, ConsoleRow, ConsoleRows, Row
 
-_EVALUATION = ("eval_", "eval/", "test_", "val/", "validation/")
+_EVALUATION = ("eval_", "eval/", "test_", "val/", "val-", "validation/")
 
 
 def of_evaluation(names: Iterable[str]) -> bool:
@@ -55,6 +55,11 @@ class Given:
         self.number = 0  # of the line that is read
         self.blocks = Blocks(step_key)
         self.held = Held(most, self.account)
+
+    def notes(self) -> list[str]:
+        """What was done with what was read, and what was left out, in words."""
+        told = (self.account, self.ranks, self.episodes, self.asides, self.held.regular)
+        return [note for part in told for note in part.notes()]
 
     def given(self) -> list[ConsoleRow]:
         """The rows that are whole and were not given yet."""
@@ -116,6 +121,7 @@ class Given:
         if self.rank is not None and self.ranks.add(step, self.rank, row):
             return  # another rank has printed this step
         if self.latest == step and repeats(self.last, row):
+            self.account.repeats += 1
             return
         self._stepped(step, row)
 
@@ -146,6 +152,7 @@ class Given:
         at = self.bar if self.bar_here else None
         if self.waiting is not None:
             if says_more(self.waiting.metrics, row):
+                self.account.repeats += 1
                 at = at or self.waiting.bar_at
                 row = {**self.waiting.metrics, **row}
             else:
@@ -164,6 +171,7 @@ class Given:
             return
         row, self.waiting = self.waiting, None
         if row.metrics == self.last and len(row.metrics) > 3:
+            self.account.repeats += 1
             return
         self.last = row.metrics
         self.unstepped = True
@@ -190,6 +198,9 @@ class Given:
             self.account.miss(*line, count=max(group.count, 1))  # scalars that lack their step
             return
         at = self.latest if group.where == "after" else group.step
+        if group.samples[0]:
+            count, number, text = group.samples
+            self.account.sampled(number, text, count)
         self.held.regular.add(at, group.others, group.repeated)
         if not console_line.measures(group.metrics):
             self.held.regular.add(at, group.metrics, group.repeated)
@@ -202,6 +213,7 @@ class Given:
 
     def _block_row(self, step: int, row: Row) -> None:
         if self.latest == step and repeats(self.last, row):
+            self.account.repeats += 1
             return
         self.last = row
         self.names.update(row)

@@ -32,11 +32,13 @@ class _Lines:
     """Those of one skeleton.
 
     Attributes:
-        behind: behind which row each stands.
+        places: where each stands.
+        behind: behind which row.
         sure: which of the names are known, or stand in a table.
     """
 
     names: tuple[str, ...]
+    places: Sequence[int]
     behind: IntArray
     values: FloatArray
     sure: frozenset[str]
@@ -94,6 +96,17 @@ class Late:
         count = sum(lines.measures for lines in sure)
         return tuple(columns), np.column_stack(list(columns.values())), count
 
+    def samples(self) -> tuple[int, int]:
+        """How many lines of unknown names came several times behind one row; the first of them."""
+        count, first = 0, (self._size, -1)
+        for lines in self._lines:
+            several = np.bincount(lines.behind)[lines.behind] > 1
+            if not lines.measures and several.any():
+                count += int(several.sum())
+                at = int(np.argmax(several))
+                first = min(first, (int(lines.behind[at]), lines.places[at]))
+        return count, first[1]
+
     def tell(self, regular: Regular, steps: Sequence[int]) -> None:
         """Give numbers under unknown names to those that come regularly.
 
@@ -134,5 +147,5 @@ def late_of(
             return None
         sure = names if head.panel else filter(console_line.is_measurement, names)
         behind = np.searchsorted(rows, places) - 1
-        known.append(_Lines(names, behind, values, frozenset(sure), head.measures))
+        known.append(_Lines(names, places, behind, values, frozenset(sure), head.measures))
     return Late(known, len(rows) - 1)

@@ -70,7 +70,8 @@ _SLASHED = re.compile(
 _SECONDS = frozenset(
     {"s", "sec", "secs", "second", "seconds", "ms", "us", "µs", "m", "min", "mins", "h", "hours"}
 )
-_PREFIXES = frozenset({"info", "debug", "warning", "train", "training", "root", "metrics", "and"})
+_LOGGED = frozenset({"info", "debug", "warning", "root", "metrics"})
+_PREFIXES = _LOGGED | {"train", "training", "and", "with"}
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _BEFORE_BODY = re.compile(
     r"(?:\w[\w ]{0,20}\s?[|:>]{1,3}\s+)?(?=['\"])"

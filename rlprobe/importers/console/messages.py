@@ -22,7 +22,7 @@ from rlprobe.schema import KnownMessage
 
 _QUOTED = 300  # characters of a line that an event quotes
 _BEFORE, _AFTER = 1_000, 3_000  # looked at around a needle
-_PERCENT = "_percent"
+_PERCENT, _MIB = "_percent", "_mib"
 _NUMBER = re.compile(r"[-+]?(?:\d{1,18}|\d{0,18}\.\d{1,18}(?:[eE][-+]?\d{1,3})?)\.?")
 _STEP_IN_PATH = re.compile(
     r"(?:checkpoint|ckpt|global_?step|step|iter|iteration|model)[-_=]?(\d{1,12})(?!\d)|_(\d{1,12})_steps\b"
@@ -99,6 +99,13 @@ class Messages:
         return None
 
 
+def every(message: Message, text: str) -> list[Message]:
+    """A message, and the same of others: ranks that print at once may share a line."""
+    known = message.known
+    found = [_message(known, match, text, message.rank) for match in known.pattern.finditer(text)]
+    return found or [message]
+
+
 def _may_stand_before(lead: str) -> bool:
     """Whether a logger, a launcher or a progress bar may have put this before a message."""
     if "%|" in lead:
@@ -137,12 +144,15 @@ def _metrics(known: KnownMessage, match: re.Match[str]) -> dict[str, float]:
         elif match[source]:
             value = spelled(match[source])
             if value is not None:
-                metrics[name] = _hundredth(value) if source.endswith(_PERCENT) else value
+                metrics[name] = _in_unit(value, source)
     return metrics
 
 
-def _hundredth(percent: float) -> float:
-    return round(percent / 100, 9)
+def _in_unit(value: float, source: str) -> float:
+    """A number in the metric's unit; the name of its group tells the one that it is printed in."""
+    if source.endswith(_MIB):
+        return value / 1024
+    return round(value / 100, 9) if source.endswith(_PERCENT) else value
 
 
 def _value(group: str) -> Any:

@@ -32,8 +32,7 @@ def readings_of(
             _hear(item, reader, trainings)
     _pause(reader, trainings)
     trainings.add_late(reader.finish())
-    notes = (reader.note, *reader.account.notes(), *reader.ranks.notes(), *reader.episodes.notes())
-    readings = trainings.readings([note for note in notes if note])
+    readings = trainings.readings([note for note in (reader.note, *reader.notes()) if note])
     if not readings:
         raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
     readings[0].unread = [*reader.account.unread(), *readings[0].unread]
@@ -89,9 +88,6 @@ def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) 
 
 def _hear(line: str, reader: Reader, trainings: Trainings) -> None:
     """A line from elsewhere."""
-    if not line:
-        reader.lines += 1
-        return
     if tells(line):
         _pause(reader, trainings)
         trainings.hear(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07")
@@ -47,6 +48,8 @@ _BEFORE = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _STARTS = frozenset(">([0123456789")
+# A piece of a text that `pprint` broke.
+_PIECE = re.compile(r"""\s*(?P<quote>['"])(?P<text>.*)(?P=quote)\)?\s*""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +110,12 @@ def unpacked(text: str) -> str:
     except (ValueError, RecursionError, AttributeError):
         return text
     return ANSI.sub("", line).strip() if isinstance(line, str) else text
+
+
+def whole_of(lines: Sequence[str]) -> str:
+    """Lines put together; pieces of one text, as `pprint` prints it, without their quotes."""
+    first, *rest = lines
+    pieces = [_PIECE.fullmatch(line) for line in rest]
+    if rest and first.rstrip()[-1:] in ("'", '"') and all(pieces):
+        return first.rstrip()[:-1] + "".join(piece["text"] for piece in pieces if piece)
+    return "".join(lines)

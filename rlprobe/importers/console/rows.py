@@ -8,11 +8,12 @@ from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.account import looks_like_metrics
 from rlprobe.importers.console.bars import without_bars
 from rlprobe.importers.console.blocks import Group
+from rlprobe.importers.console.evaluated import evaluated
 from rlprobe.importers.console.given import Given
 from rlprobe.importers.console.meaning import Known, KnownLines, PartHead, RowHead
-from rlprobe.importers.console.messages import Message, messages
-from rlprobe.importers.console.pairs import plain_pairs
-from rlprobe.importers.console.prefixes import Line, bare
+from rlprobe.importers.console.messages import Message, every, messages
+from rlprobe.importers.console.pairs import pairs_in, plain_pairs
+from rlprobe.importers.console.prefixes import Line, bare, whole_of
 from rlprobe.importers.console.scalars import Scalars
 from rlprobe.importers.console.steps import ConsoleRow, Row
 from rlprobe.importers.console.table import Tables
@@ -182,6 +183,8 @@ class Reader(Given):
             self._give(ConsoleRow(self.context, self.asides.rest()))
         else:
             self._end_held()
+        for step, row in sorted(self.asides.placed.items()):
+            self._give(ConsoleRow(step, row))
         return self.given()
 
     def _end_held(self) -> None:
@@ -217,8 +220,7 @@ class Reader(Given):
         for table_row in self.tables.feed(text):
             if console_line.measures(table_row):
                 self._row(table_row)
-        if not self.tables.taken:
-            self._evaluation(text)
+        if not (self.tables.taken or self._evaluation(text)):
             self._other(text)
 
     def _is_like_last(self, row: Row) -> bool:
@@ -233,7 +235,8 @@ class Reader(Given):
         others = {key: value for key, value in row.items() if key != "step"}
         signs = sum(map(text.count, ":=|"))
         if signs >= len(others) and not all(map(console_line.counts, others)):
-            self.held.regular.add(step, others, ())
+            signed = not any(pair.blank for pair in pairs_in(text) if pair.key in others)
+            self.held.regular.add(step, others, (), stepped=signed)
             if step is not None and not self.measured:
                 self.blocks.headed(step)
 
@@ -259,7 +262,7 @@ class Reader(Given):
             return True
         lines, self.open, self.open_size = self.open, [], 0
         before = self.count, self.waiting
-        self._dicts("".join(lines), whole=True)
+        self._dicts(whole_of(lines), whole=True)
         if before == (self.count, self.waiting):
             for line in lines[1:]:  # it was no row: then these are lines of their own
                 self._line(line)
@@ -294,6 +297,9 @@ class Reader(Given):
         if message.known.rows == "bar" and self.bar is not None:
             self.asides.overflowed |= "update_skipped" in message.metrics
             self._explicit(self.bar.at, dict(message.metrics))
+        elif message.known.rows == "step":
+            for each in every(message, line.text):
+                self.asides.add(each, rows=bool(self.measured))
         else:
             self.asides.add(message, rows=bool(self.measured))
         if message.known.kind or message.known.relaunch:
@@ -322,17 +328,20 @@ class Reader(Given):
             self.account.miss(self.number, text)
         self._settle()
 
-    def _evaluation(self, text: str) -> None:
-        """The line under `***** Evaluating …`: numbers of held-out data."""
+    def _evaluation(self, text: str) -> bool:
+        """The line under `***** Evaluating …`, or about one task: numbers of held-out data."""
+        row: Row = {}
         if self.evaluating and text.strip():
             self.evaluating -= 1
             row = {f"eval/{key}": v for key, v in plain_pairs(_BETTER.sub("", text))[0]}
-            if row:
-                self._flush()
-                self._give(ConsoleRow(None, row, beside=True))
-                self.evaluating = 0
-        if "valuat" in text and _EVALUATING.search(text):
-            self.evaluating = 3
+        if "valuat" in text:
+            row = row or evaluated(text)
+            self.evaluating = 3 if _EVALUATING.search(text) else self.evaluating
+        if row:
+            self._flush()
+            self._give(ConsoleRow(None, row, beside=True))
+            self.evaluating = 0
+        return bool(row)
 
     def _fall_back(self) -> str:
         """No row of metrics at all: blocks under headings, or the warnings alone."""

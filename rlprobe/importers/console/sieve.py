@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,14 +109,35 @@ _PASSED = Like(matters=False)
 
 def blocks_of(source: Source) -> Iterator[LineBlock]:
     """The lines of a file, many at once."""
+    return _numbered(_blocks(source))
+
+
+def blocks_in(lines: Iterable[str]) -> Iterator[LineBlock]:
+    """Lines, many at once."""
+    return _numbered(_joined(lines))
+
+
+def _numbered(blocks: Iterable[bytes]) -> Iterator[LineBlock]:
     ended = 0
-    for data in _blocks(source):
+    for data in blocks:
         # What the first lines teach is of use from the next block on.
         learning = 0 if ended else data.find(b"\n", _LEARNING_BYTES) + 1
         for part in filter(None, (data[:learning], data[learning:])):
             block = LineBlock(part, ended)
             yield block
             ended += block.ends
+
+
+def _joined(lines: Iterable[str]) -> Iterator[bytes]:
+    held: list[str] = []
+    size = 0
+    for line in lines:
+        held.append(line)
+        size += len(line) + 1
+        if size > BLOCK_BYTES:
+            yield ("\n".join(held) + "\n").encode("utf-8", "replace")
+            held, size = [], 0
+    yield "\n".join(held).encode("utf-8", "replace")
 
 
 class LineBlock:

@@ -19,6 +19,7 @@ from rlprobe.importers.console.given import of_evaluation
 from rlprobe.importers.console.late import is_late, late_of
 from rlprobe.importers.console.meaning import BarHead, Known, PartHead, RowHead
 from rlprobe.importers.console.panels import panel_of
+from rlprobe.importers.console.prefixes import bare
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.sieve import Like, LineBlock
 from rlprobe.importers.console.steps import Bar, ConsoleRow, ConsoleRows
@@ -196,6 +197,10 @@ class Stretches:
             trainings.add(reader.rest())
         if reader.waiting is not None or not trainings.may_add_rows(first):
             return False
+        count, at = late.samples()
+        if count:
+            text = bare(self._block.texts[at]).text
+            reader.account.sampled(self._block.numbers[at], text, count)
         if rows.steps is not None and reader.latest is not None:
             late.tell(reader.held.regular, [reader.latest, *rows.steps])
             beside = late.beside(rows.names)
