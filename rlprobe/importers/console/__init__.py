@@ -3,13 +3,17 @@
 log       the format: what a terminal or a batch system kept
 output    lines of output, wherever they come from -> the runs in them
 notebook, cells, cut the outputs of Jupyter notebooks, as lines; JSON that was cut off
-prefixes  what stands before a line; wrapped: lines that the terminal broke, put together
+prefixes  what stands before a line
+terminal, wrapped    lines that a terminal broke, put together: all of a log, or as they come
+seams, tears, boxes  whether a line goes on in the next
 rows      lines -> rows, one by one as they are known
 given, alike         rows as they are given, once each, at their step; rows that say the same
 rank_rows rows that several ranks print into one log; episodes: several of one step
 evaluated lines about the evaluation of one task
-sieve     lines of a long log that can matter
+sieve, skeletons     lines of a long log that can matter; what is left of them without numbers
 meaning, shapes      what a line means by itself; lines that differ only in their numbers
+stretches, columns, late, panels  rows of one form that follow each other, taken as columns:
+          their numbers, what is printed behind them, and rows that are panels
 line      one line -> metrics; pairs: names and numbers in it; bars: progress bars in it
 places    where a name may stand beside its number
 scalars   scalars with their steps, printed one by one
@@ -19,8 +23,8 @@ regular, lists       unknown names that come at every step; printed lists of rew
 account   what looks like metrics and was not understood
 messages, heard      what frameworks say beside metrics; where it was said
 asides    numbers in messages, for the rows around them
-places    where in a text a name may stand beside its number
 trainings, launches  which training a row is of; the rows of one training, launch by launch
+signs     lines that tell something of a training
 steps     steps for rows that tell none: with hindsight, or while the run goes on
 ending    how the run ended, as the lines after the last row tell
 silent    what output without metrics tells all the same

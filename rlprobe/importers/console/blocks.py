@@ -118,6 +118,12 @@ class Blocks:
         """Whether anything would be given as soon as a row comes."""
         return self.open or bool(self._under or self.ready)
 
+    def behind_a_row(self) -> Blocks:
+        """What collects the same blocks behind a row, with nothing in it yet."""
+        blocks = Blocks(self._step_key)
+        blocks._where, blocks._heading = "after", self._heading
+        return blocks
+
     def feed(self, text: str, number: int = 0) -> bool:
         """A line that is no row; whether it belongs to a block, or may head one."""
         if len(text) > labels.LONGEST:
@@ -183,6 +189,8 @@ class Blocks:
             self._sections.pop()
 
     def _add(self, label: Labelled) -> bool:
+        if self._block.yaml and label.indent < 0:
+            self._end()  # YAML has one name in a line
         prefix = ""
         if label.indent >= 0 and self._sections:
             self._leave(label.indent)

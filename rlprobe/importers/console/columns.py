@@ -6,7 +6,7 @@ other numbers are spelled as the template wants them is looked at in whole colum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,21 +57,26 @@ class Slots:
     """Which number of a line stands under which name, and how the others are spelled.
 
     Attributes:
-        names: in the order of the row; empty where a number counts something beside it.
+        keys: names in the order of the row; those of counters of a block are pairs.
         places: of the number of each name, from the first of its line; -1: it is always the same.
         factors: what each is multiplied with; the number itself where it is always the same.
         spelled: by the pattern of numbers, the places where one is wanted.
         literal: by the digits of a name, where they stand.
     """
 
-    names: tuple[str, ...]
+    keys: tuple[Hashable, ...]
     places: IntArray
     factors: FloatArray
     spelled: dict[str, IntArray]
     literal: dict[str, IntArray]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names; empty where a number counts something beside them."""
+        return tuple(key if isinstance(key, str) else "" for key in self.keys)
+
     def rows(self, tokens: Tokens, lines: Sequence[int]) -> FloatArray:
-        """The numbers of the first of these lines that are spelled as is wanted, (lines x names)."""
+        """The numbers (lines x keys) of the first lines, as far as all are spelled as is wanted."""
         first = tokens.of(lines)
         fit = self._fit(tokens, first)
         first = first if fit.all() else first[: int(np.argmin(fit))]
@@ -128,7 +133,7 @@ def slots_of(line: Known) -> Slots | None:
     placed = {key: places[group - 1] for key, group in own} | dict.fromkeys(template.fixed, -1)
     factors = {**dict.fromkeys(placed, 1.0), **template.scaled, **template.fixed}
     return Slots(
-        tuple(key if isinstance(key, str) else "" for key in placed),
+        tuple(placed),
         np.array(list(placed.values()), dtype=np.int64),
         np.array([factors[key] for key in placed]),
         {pattern: np.array(wanted) for pattern, wanted in spelled.items()},

@@ -12,6 +12,7 @@ from typing import Literal
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.pairs import (
     NUMBER,
+    SOURCE_FILES,
     Pair,
     left_of,
     measured,
@@ -171,6 +172,8 @@ def _label(text: str) -> Labelled | None:
     key = console_line.shortened(match["key"].strip())
     if value is None or not key or key.count(" ") > console_line.MOST_BLANKS:
         return None
+    if key.endswith(SOURCE_FILES):
+        return None  # a place
     if len(key) == 1 and not console_line.is_measurement(key):
         return None  # a variable
     label = Labelled("labels", indent=_depth(text))
@@ -192,7 +195,7 @@ def _several(text: str) -> Labelled | None:
         text[group.end() if group else 0 :],
     )
     pairs = pairs_in(inside)
-    if len(pairs) < 2 or not _LISTED.fullmatch(left_of(inside, pairs)):
+    if len(pairs) < 2 or not _is_list(left_of(inside, pairs), len(pairs)):
         pairs = [pair for pair in pairs if _is_named(pair)]
     words = len(_WORD.findall(left_of(inside, pairs)))
     if not pairs or words > (_MOST_WORDS if len(pairs) == 1 else len(pairs) + 1):
@@ -206,6 +209,11 @@ def _several(text: str) -> Labelled | None:
     for key, value in metrics_of(measured, console_line.name_of).items():
         label.metrics[prefix + console_line.shortened(key)] = value
     return label
+
+
+def _is_list(left: str, pairs: int) -> bool:
+    """Whether all that is left beside so many pairs is what stands between each two of them."""
+    return bool(_LISTED.fullmatch(left)) and len("".join(left.split())) >= pairs - 1
 
 
 def _is_named(pair: Pair) -> bool:

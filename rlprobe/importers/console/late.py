@@ -32,11 +32,13 @@ class _Lines:
     """Those of one skeleton.
 
     Attributes:
-        behind: behind which row each stands.
+        places: where each stands.
+        behind: behind which row.
         sure: which of the names are known, or stand in a table.
     """
 
     names: tuple[str, ...]
+    places: Sequence[int]
     behind: IntArray
     values: FloatArray
     sure: frozenset[str]
@@ -75,7 +77,7 @@ class Late:
         return True
 
     def beside(self, names: Sequence[str]) -> tuple[tuple[str, ...], FloatArray, int] | None:
-        """Rows beside those of the stretch, and of how many lines each is made; None: there are none.
+        """Rows beside those of the stretch, if any, and of how many lines each is made.
 
         Args:
             names: of the rows of the stretch.
@@ -93,6 +95,17 @@ class Late:
             return None
         count = sum(lines.measures for lines in sure)
         return tuple(columns), np.column_stack(list(columns.values())), count
+
+    def samples(self) -> tuple[int, int]:
+        """How many lines of unknown names came several times behind one row; the first of them."""
+        count, first = 0, (self._size, -1)
+        for lines in self._lines:
+            several = np.bincount(lines.behind)[lines.behind] > 1
+            if not lines.measures and several.any():
+                count += int(several.sum())
+                at = int(np.argmax(several))
+                first = min(first, (int(lines.behind[at]), lines.places[at]))
+        return count, first[1]
 
     def tell(self, regular: Regular, steps: Sequence[int]) -> None:
         """Give numbers under unknown names to those that come regularly.
@@ -113,16 +126,16 @@ class Late:
 
 
 def late_of(
-    found: Mapping[Like, Sequence[int]], rows: Sequence[int], tokens: Tokens
+    places_of: Mapping[Like, Sequence[int]], rows: Sequence[int], tokens: Tokens
 ) -> Late | None:
     """Lines behind rows; None where some number in them is spelled in another way.
 
     Args:
-        found: where the lines of each skeleton stand.
+        places_of: where the lines of each skeleton stand.
         rows: where the rows stand; nothing counts that is behind the last of them.
     """
     known: list[_Lines] = []
-    for like, lines in found.items():
+    for like, lines in places_of.items():
         places = [place for place in lines if place < rows[-1]]
         if like.line is None or not places:
             continue
@@ -134,5 +147,5 @@ def late_of(
             return None
         sure = names if head.panel else filter(console_line.is_measurement, names)
         behind = np.searchsorted(rows, places) - 1
-        known.append(_Lines(names, behind, values, frozenset(sure), head.measures))
+        known.append(_Lines(names, places, behind, values, frozenset(sure), head.measures))
     return Late(known, len(rows) - 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from rlprobe import schema
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.source import Source
@@ -56,6 +58,11 @@ class Console(Importer):
         """The run in the output."""
         # Its patterns cost more than a small log of another format.
         from rlprobe.importers.console.output import readings_of
-        from rlprobe.importers.console.sieve import blocks_of
+        from rlprobe.importers.console.sieve import blocks_in, blocks_of
+        from rlprobe.importers.console.terminal import terminal_of, unbroken
 
-        return readings_of(source, blocks_of(source))
+        blocks, terminal = blocks_of(source), terminal_of(source.head)
+        if terminal is None:
+            return readings_of(source, blocks)
+        lines = itertools.chain.from_iterable(block.lines for block in blocks)
+        return readings_of(source, blocks_in(unbroken(lines, terminal)))

@@ -29,7 +29,7 @@ from rlprobe.importers.console.wrapped import SHORTEST, Wrapped, is_framed, may_
 Row = dict[str, float]
 # Headings of evaluations: what follows them counts too.
 _WITH_OTHERS = ("skipped=", "valuat")
-_INERT = frozenset({"text", "rule", "inner rule"})
+_SILENT = frozenset({"text", "rule", "inner rule"})
 _MOST_PAIRS = 10_000  # of shapes of lines that follow each other
 _SURE = 3  # times that it was seen that one does not go on in the other
 _VALUED = re.compile(r"\d|nan|inf", re.IGNORECASE)
@@ -113,15 +113,16 @@ class Known:
     shape: Shape | None
 
     @property
+    def silent(self) -> bool:
+        """Whether such lines, where they are whole, say nothing to a reader that waits for none."""
+        head = self.head
+        silent = isinstance(head, PartHead) and head.kind in _SILENT and not head.metrics
+        return silent and self.shape is not None
+
+    @property
     def inert(self) -> bool:
         """Whether such lines say nothing to a reader that waits for none."""
-        head = self.head
-        return (
-            isinstance(head, PartHead)
-            and head.kind in _INERT
-            and not (head.broken or head.metrics)
-            and self.shape is not None
-        )
+        return self.silent and not self.head.broken
 
     def take_bar(self) -> Bar | None:
         """Where its progress bar stands, if that is one of a training; no more in its numbers."""

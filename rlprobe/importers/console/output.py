@@ -79,7 +79,7 @@ def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) 
             _give(reader, trainings, rows)
         if line is not None:
             like.line = line
-            resume = stretches.take(place, line)
+            resume = stretches.take(place, line, gave=bool(rows))
             if resume > place + 1:
                 unsaid, before = resume, reader.progress
         idle = reader.idle

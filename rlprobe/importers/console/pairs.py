@@ -42,7 +42,7 @@ _MEASURED = re.compile(
     rf"(?P<value>{_VALUE})(?:\s?(?:±|\+/?-)\s?(?P<spread>{NUMBER}))?(?P<unit>{_UNIT})",
     re.IGNORECASE,
 )
-_SOURCE_FILES = (".py", ".cpp", ".cc", ".cu")  # `train.py:143` is a place
+SOURCE_FILES = (".py", ".cpp", ".cc", ".cu")  # `train.py:143` is a place
 _SCALE = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "%": 1e-2}
 
 
@@ -78,7 +78,7 @@ def _found_in(text: str) -> tuple[Pair, ...]:
     pairs = []
     for match in near_numbers(PLAIN, text):
         value = value_of(match["value"], match["unit"])
-        if value is not None and not match["key"].endswith(_SOURCE_FILES):
+        if value is not None and not match["key"].endswith(SOURCE_FILES):
             of, spread = match["of"], match["spread"]
             pairs.append(
                 Pair(

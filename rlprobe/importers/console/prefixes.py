@@ -27,7 +27,8 @@ _LABEL = re.compile(r"\s*(?P<label>\d{1,6}):(?:[ ]|$)")
 _LABELLED = re.compile(
     r"[{\[(|│<>╭╰┏]|[-=─━]{3}|\s*$|(?:global.)?(?:step|iter|epoch)|INFO|Result for "
     r"|[\w./@-]+\s+[-+.\dni]\S*\s+\d+\s*$|[\w.-]+/[\w./@-]+\s"
-    r"|\s*[a-z_]*(?:step|iter|epoch)\w*\s{2}|\d{4}-\d\d-\d\d[ T]",
+    r"|\s*[a-z_]*(?:step|iter|epoch)\w*\s{2}|\s*Learning iteration \d"
+    r"|[a-z]+ \| |\d\d:\d\d:\d\d |\d{4}-\d\d-\d\d[ T]",
     re.IGNORECASE,
 )
 _BEFORE = re.compile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 
 from rlprobe.importers.console.alike import is_same
@@ -62,8 +63,12 @@ class Regular:
         if repeated:
             self._twice.add(name)
         known = self._values.setdefault(name, {})
+        new = dict(zip(steps, values, strict=True))
+        again = [(known[step], new.pop(step)) for step in known.keys() & new.keys()]
+        if not all(is_same(*pair) for pair in again):
+            self._twice.add(name)
         fits = max(0, self._most - self._size)
-        new = dict(zip(steps[:fits], values[:fits], strict=True))
+        new = dict(itertools.islice(new.items(), fits)) if len(new) > fits else new
         self._size += len(new)
         known |= new
 

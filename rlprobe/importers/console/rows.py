@@ -207,7 +207,7 @@ class Reader(Given):
         if self._deepspeed(text):
             return
         row = console_line.row_in(text, self.step_key)
-        if row and console_line.measures(row):
+        if row and (console_line.measures(row) or self._is_like_last(row)):
             self._row(row)
             return
         scalars = self.scalars.feed(text)
@@ -222,6 +222,12 @@ class Reader(Given):
                 self._row(table_row)
         if not (self.tables.taken or self._evaluation(text)):
             self._other(text)
+
+    def _is_like_last(self, row: Row) -> bool:
+        """Whether a row has the names of the last: one that is NaN has no unit to tell more."""
+        names = {key.removeprefix("time/") for key in row}
+        last = {key.removeprefix("time/") for key in self.last}
+        return bool(last) and names == {"step", *last}
 
     def _unknown(self, text: str, row: Row) -> None:
         """A row that tells its step, all of unknown names."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,13 +26,14 @@ from rlprobe.values import BoolArray, IntArray
 
 BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_SEGMENT = 256 * 1024
+_LEARNING_BYTES = 256 * 1024  # of the first block
 WORTHWHILE_BYTES = 3 * 1024 * 1024  # below that, loading pyarrow costs more than it saves
 _ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\r\n]*\x07")
 _MOST_KNOWN = 40_000  # skeletons that are remembered
 # What a line may hold that needs no number beside a name to matter (RE2, over bytes; one DFA each).
 _STRUCTURE = r"[{}|\t]|\xe2\x94[\x82\x83]|<t|</t|valuat|verflow"
 _NOT_FINITE = r"(?:nan|inf|inity)(?:[^A-Za-z]|$)"
-_HEAD = r"^.{0,24}(?:step|iter|itr|epoch|episode|update|batch|round|Result for )"
+_HEAD = r"^.{0,24}(?:step|iter|itr|epoch|episode|update|batch|round)"
 # What makes a line with a number one that has to be looked at, however many words it has.
 _WITH_NUMBER = (
     r"step|iter|itr|epoch|episode|update|rollout|batch|round|reward|grad_norm|tensor\(|[0-9.]\s?\("
@@ -41,7 +42,8 @@ _WITH_NUMBER = (
 # What tells of a training, and not of a step.
 _SIGNS = (
     r"(?:train_runtime|TrainOutput\(|Num examples|Num Epochs|Total optimization steps|Total steps"
-    r"|Logging to |Running [tTeEpP]|Continuing training|esum|Traceback|Error)"
+    r"|Result for [\w./-]{1,200}:\s*$|Logging to |Running [tTeEpP]|Continuing training|esum"
+    r"|Traceback|Error)"
 )
 # A name has up to five words, a number a unit; so many more may stand in a line of pairs.
 _WORDS_OF_NAME, _WORDS_OF_PAIR, _WORDS_BESIDE = 6, 7, 4
@@ -60,10 +62,11 @@ class Alike:
     def of(self, block: LineBlock) -> list[Like]:
         """What is known of each line of a block; whether it can matter is."""
         known = self._known
-        if len(known) > _MOST_KNOWN:
+        turns_long = not self._is_long and block.size >= WORTHWHILE_BYTES
+        if turns_long or len(known) > _MOST_KNOWN:
             known = self._known = {line: like for line, like in known.items() if like.shape}
         fresh = list(dict.fromkeys(line for line in block.skeletons if line not in known))
-        self._is_long |= block.size >= WORTHWHILE_BYTES
+        self._is_long |= turns_long
         matters = can_matter(fresh) if self._is_long else [True] * len(fresh)
         known |= zip(fresh, (Like() if it else _PASSED for it in matters), strict=True)
         known[b""] = _PASSED
@@ -106,11 +109,35 @@ _PASSED = Like(matters=False)
 
 def blocks_of(source: Source) -> Iterator[LineBlock]:
     """The lines of a file, many at once."""
+    return _numbered(_blocks(source))
+
+
+def blocks_in(lines: Iterable[str]) -> Iterator[LineBlock]:
+    """Lines, many at once."""
+    return _numbered(_joined(lines))
+
+
+def _numbered(blocks: Iterable[bytes]) -> Iterator[LineBlock]:
     ended = 0
-    for data in _blocks(source):
-        block = LineBlock(data, ended)
-        yield block
-        ended += block.ends
+    for data in blocks:
+        # What the first lines teach is of use from the next block on.
+        learning = 0 if ended else data.find(b"\n", _LEARNING_BYTES) + 1
+        for part in filter(None, (data[:learning], data[learning:])):
+            block = LineBlock(part, ended)
+            yield block
+            ended += block.ends
+
+
+def _joined(lines: Iterable[str]) -> Iterator[bytes]:
+    held: list[str] = []
+    size = 0
+    for line in lines:
+        held.append(line)
+        size += len(line) + 1
+        if size > BLOCK_BYTES:
+            yield ("\n".join(held) + "\n").encode("utf-8", "replace")
+            held, size = [], 0
+    yield "\n".join(held).encode("utf-8", "replace")
 
 
 class LineBlock:
@@ -143,6 +170,11 @@ class LineBlock:
         self.longest = max(map(len, self.texts))
         if self.longest > LONGEST_SEGMENT:
             self.texts = [text[:LONGEST_SEGMENT] for text in self.texts]
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """The lines without what would stand behind the last line end."""
+        return self.texts if self.texts[-1] else self.texts[:-1]
 
     @functools.cached_property
     def _number(self) -> BoolArray:

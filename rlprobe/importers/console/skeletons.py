@@ -10,21 +10,34 @@ import numpy as np
 
 from rlprobe.values import BoolArray, IntArray
 
+Codes = np.ndarray[tuple[int], np.dtype[np.uint8]]
+
 _OPENING = np.isin(np.arange(256), list(b" \t:=([,|'\"\n"))  # behind which a sign is of a number
 
 
 def in_numbers(data: bytes) -> BoolArray:
     """Which bytes are of numbers: digits, and the signs, points and exponents among them."""
-    codes = np.frombuffer(data, np.uint8)
-    digit = (codes - ord("0")) < 10  # unsigned: what is below wraps
-    number = digit.copy()
-    signed = ((codes == ord("-")) | (codes == ord("+"))) & _next(digit)
-    dot, exponent = codes == ord("."), (codes | 32) == ord("e")
-    goes_on = _next(digit) | _next(signed)
-    middle = _last(digit) & ((dot & _next(digit)) | (exponent & goes_on))
-    number |= middle | (signed & _last(middle & exponent))
-    number |= (signed | (dot & _next(digit))) & _last(_OPENING[codes])
+    number = _are_digits(np.frombuffer(data, np.uint8))
+    starts, ends = spans(number)
+    around = np.frombuffer(b"\n\n" + data + b"\n\n\n", np.uint8)
+    before, last = around[starts], around[starts + 1]
+    next_, then, after = around[ends + 2], around[ends + 3], around[ends + 4]
+    leads = (_are_signs(last) | (last == ord("."))) & _OPENING[before]
+    exponent = (next_ | 32) == ord("e")
+    signed = exponent & _are_signs(then) & _are_digits(after)
+    goes_on = ((next_ == ord(".")) | exponent) & _are_digits(then)
+    number[starts[leads] - 1] = True
+    number[ends[goes_on | signed]] = True
+    number[ends[signed] + 1] = True
     return number
+
+
+def _are_digits(codes: Codes) -> BoolArray:
+    return np.asarray((codes - np.uint8(ord("0"))) < 10)  # unsigned: what is below wraps
+
+
+def _are_signs(codes: Codes) -> BoolArray:
+    return np.asarray((codes == ord("-")) | (codes == ord("+")))
 
 
 def skeletons(data: bytes, number: BoolArray) -> list[bytes]:
@@ -43,7 +56,11 @@ def skeletons(data: bytes, number: BoolArray) -> list[bytes]:
 
 def spans(number: BoolArray) -> tuple[IntArray, IntArray]:
     """Where each number starts and ends."""
-    changes = np.flatnonzero(np.diff(number, prepend=False, append=False))
+    changes = np.flatnonzero(number[1:] != number[:-1]) + 1
+    if number[:1].any():
+        changes = np.append(0, changes)
+    if number[-1:].any():
+        changes = np.append(changes, len(number))
     return changes[::2], changes[1::2]
 
 
@@ -51,11 +68,4 @@ def _last(flags: BoolArray) -> BoolArray:
     """Whether it holds of the character before."""
     moved = np.empty_like(flags)
     moved[:1], moved[1:] = False, flags[:-1]
-    return moved
-
-
-def _next(flags: BoolArray) -> BoolArray:
-    """Whether it holds of the character after."""
-    moved = np.empty_like(flags)
-    moved[-1:], moved[:-1] = False, flags[1:]
     return moved

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from rlprobe.importers.console import signs
 from rlprobe.importers.console.ending import LastWords
 from rlprobe.importers.console.launches import (
+    Kind,
     Places,
     Training,
     agree,
@@ -124,6 +125,7 @@ class Trainings:
         What they tell under a name that the rows have is something else: a validation's, say.
         """
         begun, late = bool(len(self._last)), False
+        names: Kind | None = None
         for row in rows:
             places = place_of(row)
             late |= begun and self._last.goes_back(places)
@@ -131,12 +133,15 @@ class Trainings:
                 self.add([row])
                 continue
             self._decide()
-            names = self._last.names if len(self._all) == 1 else row.metrics.keys()
-            other = {key: at for key, at in row.metrics.items() if {key, name_of(key)} & names}
+            if len(self._all) == 1:
+                names = self._last.names if names is None else names
+            known = row.metrics.keys() if names is None else names
+            other = {key for key in row.metrics if key in known or name_of(key) in known}
+            apart = {key: at for key, at in row.metrics.items() if key in other}
             new = {key: at for key, at in row.metrics.items() if key not in other}
-            self._apart += [replace(row, metrics=other)] if other else []
+            self._apart += [replace(row, metrics=apart)] if apart else []
             if new:
-                self._last.add_late(replace(row, metrics=new))
+                self._last.add_late(replace(row, metrics=new) if apart else row)
 
     def _take(self, row: ConsoleRow) -> None:
         if self._waiting:

@@ -17,11 +17,12 @@ from rlprobe.importers.source import Source
 
 _SUFFIXES = frozenset({".csv", ".tsv"})
 _PEEK_ROWS = 50
+_HEAD_ROWS = 4  # that a header may take where a terminal broke it
 # What a line of console output has, and no name of a column: prefixes, stamps, calls, braces.
 _NO_NAME = re.compile(
     r"^\s*(?:>\s|\d+:\s|\[?(?:rank|default)\d+\]?:|\(\w[\w.:]*(?:\spid=\d+)?\)\s)"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:|[{}]|\]\s*\[|^[-=]{3,}$|<\w+>"
-    r"|:\s?[-+]?\.?\d|^(?:step|iter|iteration|epoch)\s+\d|(?:\b[a-zA-Z]+[.,]?\s+){5}"
+    r"|:\s?[-+]?\.?\d|^(?:step|iter|iteration|epoch)\s+\d|(?:\b\w+[.,]?\s+){6}|(?:\b[a-zA-Z]+[.,]?\s+){5}"
 )
 _RULE = re.compile(r"[\s|:+-]*-[\s|:+-]*")
 
@@ -65,7 +66,7 @@ class CSVTable(Importer):
             return False
         first, rows = _start(head_of(source))
         lines = [text for _, text in rows[:_PEEK_ROWS]]
-        if lines and _RULE.fullmatch(lines[0]):
+        if any(map(_RULE.fullmatch, lines[:_HEAD_ROWS])):
             return False  # Markdown
         style = style_of([first, *lines])
         if style is None:
@@ -83,7 +84,8 @@ class CSVTable(Importer):
         widths = {len(header), *(len(row) for row in cells if table.is_header(row))}
         numeric = [_numeric(row, style) for row in taken if len(row) in widths]
         holding = sum(any(style.number(cell) is not None for cell in row) for row in taken)
-        return any(numeric) and sum(numeric) * 2 >= holding
+        fits = any(numeric) and sum(numeric) * 2 >= holding
+        return fits and not (text and _is_broken(source))
 
     def read(self, source: Source) -> list[Reading]:
         """The run in the table; several where it has the columns of several."""
@@ -100,6 +102,14 @@ class CSVTable(Importer):
             reader.read(block)
         reader.finish()
         return table.finish()
+
+
+def _is_broken(source: Source) -> bool:
+    """Whether it is what a terminal showed: no table has its rows broken."""
+    # Its patterns are needed for hardly any table.
+    from rlprobe.importers.console.terminal import terminal_of
+
+    return terminal_of(source.head) is not None
 
 
 def _start(lines: Sequence[Line]) -> tuple[str, list[Line]]:
