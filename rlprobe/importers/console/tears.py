@@ -31,8 +31,10 @@ _ITEM = re.compile(
 )
 _ENDS_IN_STOP = re.compile(r"[a-z]\.$")
 _UNIT_GOES_ON = re.compile(
-    r"[eE][-+]?\d|\s?(?:[munµ]?s|m|h|min|mins|hours?|secs?|[KMGT]i?B|fps|TFLOPs?)\b|[a-zA-Z]{1,8}/s\b"
+    r"[eE][-+]?\d|\s?(?:[munµ]?s|m|h|min|mins|hours?|secs?|[KMGT]i?B|fps|TFLOPs?|reqs?)\b"
+    r"|[a-zA-Z]{1,8}/s\b"
 )
+_LONG_UNIT = 2  # characters that may begin another line by chance
 # What is one whatever stands around it.
 _WHOLES = re.compile(
     r"https?://\S|\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\b\d\d:\d\d:\d\d\b|\.py:\d+|\bpid=\d+"
@@ -196,7 +198,10 @@ class Seam:
             return not pair.blank or self._is_alike(pair)  # a name without its number
         if _LACKS_DIGITS.search(self.first) and self.second[0].isdigit():
             return True
-        if pair.unit and self.at >= pair.end - len(pair.unit):
+        unit = pair.end - len(pair.unit)
+        if len(pair.unit) > _LONG_UNIT and unit < self.at < pair.end:
+            return True
+        if pair.unit and self.at >= unit:
             return _UNIT.match(self.second) is not None
         if not self._may_be_digits or not ENDS_IN_NUMBER.search(self.first):
             return False
