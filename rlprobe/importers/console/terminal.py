@@ -8,6 +8,7 @@ shorter ones. Blanks at the ends of pieces may have been cut off since.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator
@@ -28,6 +29,7 @@ NARROWEST, WIDEST = 40, 512  # characters of a line on a terminal
 CUT_BLANKS = 2  # that may be missing at the end of a line
 _LONGEST = 32_768
 _MOST_SEAMS = 400  # that are looked at
+_MOST_SILENT = 60  # of these, before one shows anything
 _LEAD = 8  # characters by which it is known how lines begin
 _SHORTEST_LEAD = 3
 _FEWEST = 2  # lines of one length that are no chance
@@ -91,6 +93,7 @@ class Terminal:
         )
 
 
+@functools.lru_cache(maxsize=2)  # two look at the head of a log
 def terminal_of(head: bytes) -> Terminal | None:
     """What broke the lines of a log, by its first bytes; None where it is not sure that any did."""
     lines = lines_of(head)
@@ -117,7 +120,7 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str], cut: i
     Args:
         cut: blanks that are missing at all of them.
     """
-    torn = hinted = ends = 0
+    torn = hinted = ends = looked = 0
     kinds: set[str] = set()
     held, after = "", -1
     for place in seams[:_MOST_SEAMS]:
@@ -134,6 +137,9 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str], cut: i
         if not (cut and barred):
             torn += may_go_on(seam) and not seam.is_end and seam.is_torn
         hinted += not cut and is_text_torn(held, second)
+        looked += 1
+        if looked > _MOST_SILENT and not (torn or hinted):
+            return False
         if not barred:
             kinds.add(_NUMBERS.sub("0", first))
     if cut and (torn < _FEWEST or torn < len(seams[:_MOST_SEAMS]) - ends):

@@ -24,7 +24,6 @@ from dataclasses import dataclass, field, replace
 from rlprobe.importers.console import signs
 from rlprobe.importers.console.ending import LastWords
 from rlprobe.importers.console.launches import (
-    Kind,
     Places,
     Training,
     agree,
@@ -124,24 +123,33 @@ class Trainings:
 
         What they tell under a name that the rows have is something else: a validation's, say.
         """
-        begun, late = bool(len(self._last)), False
-        names: Kind | None = None
+        begun = bool(len(self._last))
+        for place, row in enumerate(rows):
+            if begun and self._last.goes_back(place_of(row)):
+                self._decide()
+                self._add_to_last(rows[place:])
+                return
+            self.add([row])
+
+    def _add_to_last(self, rows: Sequence[ConsoleRow]) -> None:
+        """Give rows to the training; what it measures under the same names is left apart."""
+        several = len(self._all) > 1
+        names = frozenset[str]() if several else self._last.names
+        others: dict[tuple[str, ...], set[str]] = {}
         for row in rows:
-            places = place_of(row)
-            late |= begun and self._last.goes_back(places)
-            if not late:
-                self.add([row])
+            keys = tuple(row.metrics)
+            if keys not in others:
+                known = set(keys) if several else names
+                others[keys] = {key for key in keys if key in known or name_of(key) in known}
+            other = others[keys]
+            if not other:
+                self._last.add_late(row)
                 continue
-            self._decide()
-            if len(self._all) == 1:
-                names = self._last.names if names is None else names
-            known = row.metrics.keys() if names is None else names
-            other = {key for key in row.metrics if key in known or name_of(key) in known}
             apart = {key: at for key, at in row.metrics.items() if key in other}
-            new = {key: at for key, at in row.metrics.items() if key not in other}
-            self._apart += [replace(row, metrics=apart)] if apart else []
-            if new:
-                self._last.add_late(replace(row, metrics=new) if apart else row)
+            self._apart.append(replace(row, metrics=apart))
+            if len(apart) < len(keys):
+                new = {key: at for key, at in row.metrics.items() if key not in other}
+                self._last.add_late(replace(row, metrics=new))
 
     def _take(self, row: ConsoleRow) -> None:
         if self._waiting:
