@@ -196,10 +196,9 @@ class Seam:
             return False
         if not any(each.start == pair.start for each in pairs_in(self.first)):
             return not pair.blank or self._is_alike(pair)  # a name without its number
-        if _LACKS_DIGITS.search(self.first) and self.second[0].isdigit():
-            return True
+        lacks = _LACKS_DIGITS.search(self.first) and self.second[0].isdigit()
         unit = pair.end - len(pair.unit)
-        if len(pair.unit) > _LONG_UNIT and unit < self.at < pair.end:
+        if lacks or (len(pair.unit) > _LONG_UNIT and unit < self.at < pair.end):
             return True
         if pair.unit and self.at >= unit:
             return _UNIT.match(self.second) is not None
