@@ -99,7 +99,7 @@ class Slots:
         try:
             values = tokens.values(at)
         except ValueError:  # `1.2.3`
-            at = at[: _leading(tokens.match(at, _NUMBER).all(axis=1))]
+            at = at[: _leading(np.asarray(tokens.match(at, _NUMBER).all(axis=1)))]
             values = tokens.values(at)
         rows = np.tile(self.factors, (len(at), 1))
         rows[:, there] *= values
