@@ -65,10 +65,9 @@ class Alike:
 
     def of(self, block: LineBlock) -> list[Like]:
         """What is known of each line of a block; whether it can matter is."""
-        turns_long = not self._is_long and block.size >= WORTHWHILE_BYTES
-        if turns_long or len(self._known) > _MOST_KNOWN:
+        self._is_long |= block.of_long
+        if len(self._known) > _MOST_KNOWN:
             self._known = {line: like for line, like in self._known.items() if like.shape}
-        self._is_long |= turns_long
         known, get = self._known, self._known.get
         counts = Counter(line for line in block.skeletons if get(line, _ONCE) is _ONCE)
         if self._is_long:
@@ -132,7 +131,7 @@ def _numbered(blocks: Iterable[bytes]) -> Iterator[LineBlock]:
         # What the first lines teach is of use from the next block on.
         learning = 0 if ended else data.find(b"\n", _LEARNING_BYTES) + 1
         for part in filter(None, (data[:learning], data[learning:])):
-            block = LineBlock(part, ended)
+            block = LineBlock(part, ended, of_long=len(data) >= WORTHWHILE_BYTES)
             yield block
             ended += block.ends
 
@@ -154,17 +153,17 @@ class LineBlock:
 
     Args:
         ended: how many lines of the log end before it.
+        of_long: whether the log is so long that not all of its lines are looked at.
 
     Attributes:
         ends: how many lines end in it.
-        size: in bytes.
         texts: the lines; what is too long is cut short, and nothing stands in some.
         numbers: which line of the log each is, from 1.
         longest: characters of the longest.
     """
 
-    def __init__(self, data: bytes, ended: int = 0) -> None:
-        self.ends, self.size = data.count(b"\n"), len(data)
+    def __init__(self, data: bytes, ended: int = 0, *, of_long: bool = False) -> None:
+        self.ends, self.of_long = data.count(b"\n"), of_long
         self.numbers: Sequence[int] = range(ended + 1, ended + self.ends + 2)
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n")
@@ -233,7 +232,9 @@ def matter(lines: Sequence[bytes]) -> list[int]:
     pairs, few = _pairs_and_few_words(codes, starts)
     braced = pc.match_substring(rows, "{").to_numpy(zero_copy_only=False)  # a dict, or none
     may = ~braced & (structure | head | ((pairs > 0) & (beside | few)))
-    often: list[int] = np.where(always | (may & known), 1, np.where(may, _OFTEN, _NO_TIMES)).tolist()
+    often: list[int] = np.where(
+        always | (may & known), 1, np.where(may, _OFTEN, _NO_TIMES)
+    ).tolist()
     return often
 
 
@@ -273,7 +274,7 @@ def _known_names() -> str:
     prose = set(tomllib.loads(schema.text("words.toml"))["prose"])
     words, last = naming.words()
     own = "|".join(sorted(filter(str.isalpha, words - prose)))
-    shared = "|".join(sorted(filter(str.isalpha, last & prose)))
+    shared = "|".join(sorted(word for word in last & prose if len(word) > 2))
     return (
         rf"(?i:(?:^|[^a-z])(?:{own})(?:[^a-z][^0]{{0,60}})?0"
         rf"|(?:^|[^a-z])(?:{shared})(?:[^a-z0:=]{{0,3}}|[^a-z0:=]?\([^()]{{0,12}}\))\s{{0,9}}[:=]\s{{0,9}}0"
