@@ -67,7 +67,7 @@ class Terminal:
             return None
         if missing and not (self.stripped and self._may_lack(text, missing, second)):
             return None
-        seam = Seam(text + " " * missing, second)
+        seam = Seam(text + " " * missing, second, full=not missing)
         return first[: len(first) - len(text)] + seam.whole if self._is_one(seam, missing) else None
 
     def _is_one(self, seam: Seam, missing: int) -> bool:
@@ -121,7 +121,7 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str], cut: i
     Args:
         cut: blanks that are missing at all of them.
     """
-    hinted = ends = looked = 0
+    hinted = ends = looked = blanks = 0
     torn = sum(line in BARS for line in lines)  # what is left of a line between bars
     kinds: set[str] = set()
     held, after = "", -1
@@ -136,6 +136,7 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str], cut: i
         text = bare(held, labelled=True).text
         barred = text.lstrip()[:1] in BARS + CORNERS
         seam = Seam(text, second)
+        blanks += not cut and not barred and first[-1] != " " and seam.lacks_blank
         if not (cut and barred):
             torn += may_go_on(seam) and not seam.is_end and seam.is_torn
         hinted += not cut and is_text_torn(held, second)
@@ -145,6 +146,8 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str], cut: i
             return False
         if not barred:
             kinds.add(_NUMBERS.sub("0", first))
+    if blanks * 2 > torn:
+        return False
     if cut and (torn < _FEWEST or torn < len(seams[:_MOST_SEAMS]) - ends):
         return False
     shown = torn + (hinted if max(hinted, len(kinds)) >= _FEWEST else 0)
