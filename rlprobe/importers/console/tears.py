@@ -52,6 +52,7 @@ _MAY_FOLLOW = {  # a number
     "(": re.compile(r"\([\w/%]{1,10}\)"),
 }
 _LACKS_DIGITS = re.compile(r"\d[eE][-+]?\d?$|\d\.$|[:=]\s?[-+]$")
+_FRACTION, _WHOLE_NUMBER = re.compile(r"\.\d"), re.compile(r"[\s:=-]\d+$")
 _LETTER = re.compile(r"[A-DF-Za-df-z]")  # but that of an exponent
 _EXPONENT = re.compile(r"[eE][-+]\d{2,3}")
 _WHOLE_EXPONENT = re.compile(r"\d[eE][-+]\d\d$")
@@ -216,7 +217,8 @@ class Seam:
             return False
         if not any(each.start == pair.start for each in pairs_in(self.first)):
             return not pair.blank or self._is_alike(pair)  # a name without its number
-        if _LACKS_DIGITS.search(self.first) and self.second[0].isdigit():
+        lacks = _LACKS_DIGITS.search(self.first) and self.second[0].isdigit()
+        if lacks or (_FRACTION.match(self.second) and _WHOLE_NUMBER.search(self.first)):
             return True
         if pair.unit and self.at >= pair.end - len(pair.unit):
             return _UNIT.match(self.second) is not None
