@@ -196,7 +196,7 @@ class Seam:
         if self.second[0] in ":=":
             return True
         known = console_line.is_measurement(pair.key)
-        unit = _UNIT.fullmatch(self.first[pair.start :])
+        unit = _UNIT.fullmatch(self.first[pair.start :].rstrip())
         alone = [
             each for each in pairs_in(self.second)[:1] if not self.second[: each.start].strip()
         ]

@@ -34,6 +34,7 @@ _MOST_SILENT = 60  # of these, before one shows anything
 _LEAD = 8  # characters by which it is known how lines begin
 _SHORTEST_LEAD = 3
 _FEWEST = 2  # lines of one length that are no chance
+_NAME = re.compile(r"\s*[A-Za-z_][\w./@-]*")
 _NUMBERS = re.compile(r"[-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b)")
 _NUMBER = re.compile(r" +[-+]?(?:[\d.,]+(?:[eE][-+]?\d+)?|nan|-?inf)\s*")
 
@@ -91,6 +92,7 @@ class Terminal:
             or (self.boxed and is_open(first))
             or is_rest_of_box(second)
             or bool(_NUMBER.fullmatch(second))
+            or bool(_NAME.fullmatch(first) and _NUMBER.fullmatch(f" {second}"))
         )
 
 
