@@ -29,6 +29,6 @@ class JSONEngine:
 
         try:
             self._connection.register("lines", lines)
-            return self._connection.sql(query).fetchnumpy()
+            return self._connection.execute(query).fetchnumpy()
         except (duckdb.Error, ValueError):
             return None

@@ -558,3 +558,22 @@ def test_the_error_output_of_each_rank_tells_who_is_missing(tmp_path: Path) -> N
     (run,) = open_runs(tmp_path / "run")
     missing = [item for item in scan(run).findings if item.detector == "RANK_SILENT"]
     assert [item.ranks for item in missing] == [(2,)]
+
+
+@pytest.mark.parametrize("width", [40, 61, 72, 80, 97, 100, 120, 124, 142, 160])
+@pytest.mark.parametrize("between", [False, True])
+def test_engine_lines_that_the_terminal_broke(tmp_path: Path, width: int, *, between: bool) -> None:
+    lines: list[str] = []
+    for step in range(1, 31):
+        lines.append(
+            f"INFO 07-28 06:{step + 10}:59 [loggers.py:118] Engine 000: Avg prompt throughput: "
+            f"{step}.0 tokens/s, Avg generation throughput: 239.2 tokens/s, Running: 8 reqs, "
+            f"Waiting: {step} reqs, GPU KV cache usage: {step + 60}.5%, Prefix cache hit rate: 3.0%"
+        )
+        lines += [f"step {step} | loss: {1 / step:.4f} | grad_norm: 0.5"] if between else []
+    pieces = [line[at : at + width] for line in lines for at in range(0, len(line), width)]
+    run = run_of(tmp_path, *pieces)
+    use = [value for _, value in points(run, "kv_cache_usage")]
+    assert use == [round((step + 60.5) / 100, 9) for step in range(1, 31)]
+    assert [value for _, value in points(run, "requests_waiting")] == list(range(1, 31))
+    assert run.info.unread == ()

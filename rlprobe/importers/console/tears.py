@@ -33,8 +33,10 @@ _ITEM = re.compile(
 _TABLE_ROW = re.compile(r"\d[\d.]*\s{2,}[-+.]?(?:\d|nan|inf)")
 _ENDS_IN_STOP = re.compile(r"[a-z]\.$")
 _UNIT_GOES_ON = re.compile(
-    r"[eE][-+]?\d|\s?(?:[munµ]?s|m|h|min|mins|hours?|secs?|[KMGT]i?B|fps|TFLOPs?)\b|[a-zA-Z]{1,8}/s\b"
+    r"[eE][-+]?\d|\s?(?:[munµ]?s|m|h|min|mins|hours?|secs?|[KMGT]i?B|fps|TFLOPs?|reqs?)\b"
+    r"|[a-zA-Z]{1,8}/s\b"
 )
+_LONG_UNIT = 2  # characters that may begin another line by chance
 # What is one whatever stands around it.
 _WHOLES = re.compile(
     r"https?://\S|\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\b\d\d:\d\d:\d\d\b|\.py:\d+|\bpid=\d+"
@@ -217,10 +219,12 @@ class Seam:
             return False
         if not any(each.start == pair.start for each in pairs_in(self.first)):
             return not pair.blank or self._is_alike(pair)  # a name without its number
-        lacks = _LACKS_DIGITS.search(self.first) and self.second[0].isdigit()
+        lacks = bool(_LACKS_DIGITS.search(self.first)) and self.second[0].isdigit()
+        unit = pair.end - len(pair.unit)
+        lacks = lacks or (len(pair.unit) > _LONG_UNIT and unit < self.at < pair.end)
         if lacks or (_FRACTION.match(self.second) and _WHOLE_NUMBER.search(self.first)):
             return True
-        if pair.unit and self.at >= pair.end - len(pair.unit):
+        if pair.unit and self.at >= unit:
             return _UNIT.match(self.second) is not None
         if not self._may_be_digits or not ENDS_IN_NUMBER.search(self.first):
             return False

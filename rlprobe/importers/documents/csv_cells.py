@@ -17,7 +17,7 @@ _GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+%?")  # 1,250: a comma that may b
 _POINT = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?%?")
 _GROUPED_POINT = re.compile(r"[-+]?\d{1,3}(?:\.\d{3})+%?")
 _BOTH = re.compile(r"[-+]?\d{1,3}(?:\.\d{3})+,\d+%?")  # 1.250,5
-_EMPTY = frozenset({"", "-", "--", "na", "n/a", "none", "null", "nil", "#n/a", "<na>", "?"})
+BLANKS = frozenset({"", "-", "--", "na", "n/a", "none", "null", "nil", "#n/a", "<na>", "?"})
 
 Decimal = Literal["point", "comma", "mixed"]
 
@@ -103,7 +103,7 @@ def _decimal(delimiter: str, cells: Iterable[str]) -> Decimal:
 
 def is_blank(cell: str) -> bool:
     """Whether a cell says that nothing was logged."""
-    return cell.lower() in _EMPTY
+    return cell.lower() in BLANKS
 
 
 def is_cut(cell: str) -> bool:

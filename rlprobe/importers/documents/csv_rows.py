@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from rlprobe.errors import EmptyRunError
 from rlprobe.importers import evaluations, long_form, steps
 from rlprobe.importers.documents.csv_cells import Style, is_blank, is_cut
@@ -13,6 +15,7 @@ from rlprobe.importers.importer import Complaints, Reading
 from rlprobe.importers.numbers import looks_like_number
 from rlprobe.importers.source import Source
 from rlprobe.importers.unread import UnreadCount
+from rlprobe.values import BoolArray, FloatArray, IntArray
 
 _EXTREMES = ("__MIN", "__MAX")
 _IDLE = frozenset({"relative time (process)", "relative time (wall)", "wall time", "created"})
@@ -21,6 +24,7 @@ _MONITOR = ("r", "l", "t")
 _MOST = float(2**62)
 _EPISODES = "one row per episode: numbered by episode"
 
+Column = tuple[FloatArray, BoolArray | None]
 _Long = tuple[int, int, int | None]
 
 
@@ -38,18 +42,19 @@ class Table:
         self.unfit = UnreadCount("row")
         self.numbers: dict[str, int] = {}  # cells of each column that were read
         self.odd: dict[str, tuple[UnreadCount, UnreadCount]] = {}  # others, and those like numbers
+        self.quick_rows = 0  # that hold a number in each cell of this header
         self._head(header)
         runs = {run for run, name in self.columns if name}
         self.single = len({run for run in runs if run}) <= 1
         self.long: _Long | None = None
         self.run_at: int | None = None  # the column that tells the run of each row
         self.rows = 0
-        self.quick_rows = 0  # that hold a number in each cell
         self.quick = False
         if self.single:
             self.readings[""] = Reading()
 
     def _head(self, header: Sequence[str]) -> None:
+        self._count_quick_rows()
         self.header = tuple(header)
         self.trailing = len(header) - len(_without_blank_end(header))
         self.columns = _columns(header, self.source)
@@ -60,6 +65,12 @@ class Table:
             self.quick = self._may_be_quick()
             self.step = self.header.index(self.step_key) if self.step_key in header else None
 
+    def _count_quick_rows(self) -> None:
+        for name in self.names if self.quick_rows else ():
+            self.numbers[name] = self.numbers.get(name, 0) + self.quick_rows
+            self.cells_read += self.quick_rows
+        self.quick_rows = 0
+
     def _find_run(self, rows: Sequence[Mapping[str, str]]) -> None:
         """Let rows that name their run be those of several runs."""
         key = long_form.run_key(rows, self.step_key) if self.single else None
@@ -68,6 +79,53 @@ class Table:
     def _may_be_quick(self) -> bool:
         named = self.long is not None or self.run_at is not None
         return self.single and self.style.decimal == "point" and all(self.names) and not named
+
+    @property
+    def blockwise(self) -> bool:
+        """Whether many lines may be taken at once: each is a row, and its columns are known."""
+        one_by_one = self.long is not None or self.run_at is not None or self.style.framed
+        stepped = self.step is not None or self.step_key is None
+        names = [name for name in self.names if name]
+        twice = self.single and len(set(names)) < len(names)
+        return self.style.decimal == "point" and stepped and not (one_by_one or twice)
+
+    def take(
+        self,
+        numbers: FloatArray | None,
+        columns: Mapping[int, Column],
+        texts: Mapping[int, tuple[int, Sequence[Line]]],
+    ) -> None:
+        """Take many rows at once.
+
+        Args:
+            numbers: the step of each; None where rows are numbered.
+            columns: of numbers, by their place.
+            texts: how many cells of a column hold text, and the first of these.
+        """
+        size = len(next(iter(columns.values()))[0])
+        at = np.arange(self.rows + 1, self.rows + 1 + size) if numbers is None else numbers
+        self.rows += size
+        by_run: dict[str, dict[str, Column]] = {}
+        for place, column in columns.items():
+            run, name = self.columns[place]
+            count = size if column[1] is None else int(np.count_nonzero(column[1]))
+            if not (count and name):
+                continue
+            self.numbers[name] = self.numbers.get(name, 0) + count
+            if self.single or run:
+                self.cells_read += count
+                by_run.setdefault("" if self.single else run, {})[name] = column
+        for run, part in sorted(by_run.items(), key=lambda item: _first_row(item[1])):
+            rows = self.readings.setdefault(run, Reading(run=run)).rows
+            rows.add_columns(*_rows_of(at.astype(np.int64), part))
+        for place, (count, shown) in texts.items():
+            self._count_text(self.columns[place][1], count, shown)
+
+    def _count_text(self, name: str, count: int, shown: Sequence[Line]) -> None:
+        every, _ = self.odd.setdefault(name, (UnreadCount("cell"), UnreadCount("cell")))
+        for number, cell in shown:
+            every.add(number, f"{name}: {cell}")
+        every.count += count - len(shown)
 
     def _long_form(self, rows: Sequence[Mapping[str, float | None]]) -> _Long | None:
         """The columns of the metric's name, of its value and of the run, if rows name theirs."""
@@ -215,8 +273,9 @@ class Table:
         if not full:
             raise EmptyRunError(f"Couldn't find metrics in '{self.source.path}': no row of numbers")
         full[0].problems = self.complaints.all()
-        cells = self.cells_read + self.quick_rows * len(self.names)
-        full[0].unread = [*self.unfit.unread(self.rows), *self._odd_cells().unread(cells)]
+        self._count_quick_rows()
+        odd = self._odd_cells().unread(self.cells_read)
+        full[0].unread = [*self.unfit.unread(self.rows), *odd]
         if self.header[:3] == _MONITOR:
             full[0].framework, full[0].notes = "monitor", [_EPISODES]
             return full
@@ -238,9 +297,26 @@ class Table:
         """Cells without a number: all of a column of numbers, else those that look like one."""
         odd = UnreadCount("cell")
         for name, (every, alike) in self.odd.items():
-            whole = self.numbers.get(name, 0) + self.quick_rows >= every.count
+            whole = self.numbers.get(name, 0) >= every.count
             odd.take(every if whole else alike)
         return odd
+
+
+def _first_row(columns: Mapping[str, Column]) -> int:
+    """The first row that holds a number."""
+    return min(0 if valid is None else int(valid.argmax()) for _, valid in columns.values())
+
+
+def _rows_of(at: IntArray, columns: dict[str, Column]) -> tuple[IntArray, dict[str, Column]]:
+    """The rows that hold a number."""
+    masks = [valid for _, valid in columns.values()]
+    if any(valid is None for valid in masks):
+        return at, columns
+    rows = np.logical_or.reduce([valid for valid in masks if valid is not None])
+    if rows.all():
+        return at, columns
+    part = {name: (v[rows], m[rows]) for name, (v, m) in columns.items() if m is not None}
+    return at[rows], {**part}
 
 
 def _without_blank_end(cells: Sequence[str]) -> Sequence[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from rlprobe.errors import EmptyRunError
+from rlprobe.importers.documents.csv_blocks import BLOCK_BYTES
 from rlprobe.importers.documents.csv_cells import Style, style_of
-from rlprobe.importers.documents.csv_lines import Line, head_of, lines_of
+from rlprobe.importers.documents.csv_lines import Line, head_of
+from rlprobe.importers.documents.csv_reader import TableReader
 from rlprobe.importers.documents.csv_rows import Table
 from rlprobe.importers.importer import Importer, Reading
 from rlprobe.importers.source import Source
@@ -93,10 +95,12 @@ class CSVTable(Importer):
         table = Table(source, style, style.cells(first))
         if not table.header:
             raise EmptyRunError(f"Couldn't find metrics in '{source.path}': it has no header")
-        table.choose_step(style.cells(text) for _, text in peeked[:_PEEK_ROWS])
-        for line, after in itertools.pairwise((*_rows(lines_of(source), first), None)):
-            if line is not None:
-                table.add(line, last=after is None)
+        rows = [style.cells(text) for _, text in peeked[:_PEEK_ROWS]]
+        table.choose_step(rows)
+        reader = TableReader(table, first, rows)
+        for block in source.blocks(BLOCK_BYTES):
+            reader.read(block)
+        reader.finish()
         return table.finish()
 
 
@@ -130,17 +134,6 @@ def _title(comment: str, rows: Sequence[Line]) -> str:
     filled = [cell for cell in first if cell]
     fits = len(first) == len(names) and not any(style.number(name) is not None for name in names)
     return named if fits and all(style.number(cell) is not None for cell in filled) else ""
-
-
-def _rows(lines: Iterable[Line], header: str) -> Iterator[Line]:
-    """The lines below the header that are neither blank nor comments."""
-    for number, text in lines:
-        if not text.strip() or text.startswith("#"):
-            continue
-        if header and text == header:
-            header = ""
-            continue
-        yield number, text
 
 
 def _numeric(row: Sequence[str], style: Style) -> bool:
