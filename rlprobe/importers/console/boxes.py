@@ -9,6 +9,7 @@ from rlprobe.importers.console.seams import BARS, CORNERS, ENDS
 
 _RULE = re.compile(r"[-=]{8,}")
 _OF_RULE = "─━═-="
+_JOINTS = "┼┬┴╇╈┳┻╋╪╤╧╫╥╨"  # where a rule and a column meet
 
 
 class Box:
@@ -23,12 +24,14 @@ class Box:
         self._terminal = width
         self._stripped = stripped
         self._width = 0  # of a line; 0 where none is open
+        self._bars: set[int] = set()  # where the rule has them
 
     def see(self, line: str) -> None:
         """A line that is whole."""
         start = _start(line)
         if _is_rule(line) and (start not in CORNERS or line[-1] in ENDS):
             self._width = len(line)
+            self._bars = {at for at, mark in enumerate(line) if mark in _JOINTS}
         elif start not in BARS:
             self._width = 0
 
@@ -53,9 +56,15 @@ class Box:
         if len(padded.rstrip()) >= self._width or len(padded) >= self._width:
             return None
         end = (self._width - 1) % self._terminal + 1
-        if self._stripped and len(second) == end and second[-1] in ENDS:
-            return padded.ljust(self._width - end) + second  # pieces of blanks may be missing
+        is_last = self._stripped and len(second) == end and second[-1] in ENDS
+        if is_last and not self._fits(second, len(padded)):
+            return padded.ljust(self._width - end) + second  # pieces of blanks are missing
         return padded + second
+
+    def _fits(self, piece: str, start: int) -> bool:
+        """Whether the bars of a piece of a box with several columns are where its rule has them."""
+        bars = {start + at for at, mark in enumerate(piece) if mark in BARS}
+        return bool(self._bars) and bars <= self._bars
 
 
 def _start(line: str) -> str:

@@ -6,6 +6,7 @@ other numbers are spelled as the template wants them is looked at in whole colum
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from rlprobe.importers.console.meaning import Known
 from rlprobe.importers.console.shapes import ANY
 from rlprobe.importers.console.skeletons import in_numbers, spans
 from rlprobe.values import BoolArray, FloatArray, IntArray
+
+_NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 
 
 class Tokens:
@@ -51,6 +54,18 @@ class Tokens:
         values = self.texts(places).cast("float64").to_numpy(zero_copy_only=False)
         return np.asarray(values, dtype=np.float64).reshape(places.shape)
 
+    def match(self, places: IntArray, pattern: str) -> BoolArray:
+        """Which numbers are spelled as a pattern wants, in the shape of their places."""
+        import pyarrow.compute as pc
+
+        fits = pc.match_substring_regex(self.texts(places), f"^(?:{pattern})$")
+        return np.asarray(fits.to_numpy(zero_copy_only=False)).reshape(places.shape)
+
+
+def _leading(flags: BoolArray) -> int:
+    """How many are true before the first that is not."""
+    return len(flags) if flags.all() else int(np.argmin(flags))
+
 
 @dataclass(frozen=True, slots=True)
 class Slots:
@@ -78,29 +93,25 @@ class Slots:
     def rows(self, tokens: Tokens, lines: Sequence[int]) -> FloatArray:
         """The numbers (lines x keys) of the first lines, as far as all are spelled as is wanted."""
         first = tokens.of(lines)
-        fit = self._fit(tokens, first)
-        first = first if fit.all() else first[: int(np.argmin(fit))]
+        first = first[: _leading(self._fit(tokens, first))]
         there = self.places >= 0
-        rows = np.tile(self.factors, (len(first), 1))
+        at = first[:, None] + self.places[there]
         try:
-            rows[:, there] *= tokens.values(first[:, None] + self.places[there])
-        except ValueError:
-            return rows[:0]
+            values = tokens.values(at)
+        except ValueError:  # `1.2.3`
+            at = at[: _leading(np.asarray(tokens.match(at, _NUMBER).all(axis=1)))]
+            values = tokens.values(at)
+        rows = np.tile(self.factors, (len(at), 1))
+        rows[:, there] *= values
         return rows
 
     def _fit(self, tokens: Tokens, first: IntArray) -> BoolArray:
         """Which lines are spelled as is wanted."""
-        import pyarrow.compute as pc
-
         fit = np.ones(len(first), np.bool_)
         for pattern, places in self.spelled.items():
-            at = first[:, None] + places
-            fits = pc.match_substring_regex(tokens.texts(at), f"^{pattern}$")
-            fit &= fits.to_numpy(zero_copy_only=False).reshape(at.shape).all(axis=1)
+            fit &= tokens.match(first[:, None] + places, pattern).all(axis=1)
         for digits, places in self.literal.items():
-            at = first[:, None] + places
-            fits = pc.equal(tokens.texts(at), digits)
-            fit &= fits.to_numpy(zero_copy_only=False).reshape(at.shape).all(axis=1)
+            fit &= tokens.match(first[:, None] + places, re.escape(digits)).all(axis=1)
         return fit
 
 

@@ -51,6 +51,8 @@ class Given:
         self.measured = 0  # rows that are no evaluation
         self.unstepped = False  # whether some row told no step
         self.names: set[str] = set()  # of the rows that told their step
+        self.tags: set[str] = set()  # of scalars that told theirs
+        self.number = 0  # of the line that is read
         self.blocks = Blocks(step_key)
         self.held = Held(most, self.account)
 
@@ -191,6 +193,10 @@ class Given:
                 self._without_own_step(group)
 
     def _without_own_step(self, group: Group) -> None:
+        if not self.tags.isdisjoint((*group.metrics, *group.others)):
+            line = group.lines[0] if group.lines else (self.number, ", ".join(group.others))
+            self.account.miss(*line, count=max(group.count, 1))  # scalars that lack their step
+            return
         at = self.latest if group.where == "after" else group.step
         if group.samples[0]:
             count, number, text = group.samples

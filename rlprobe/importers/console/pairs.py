@@ -43,6 +43,7 @@ _MEASURED = re.compile(
     re.IGNORECASE,
 )
 SOURCE_FILES = (".py", ".cpp", ".cc", ".cu")  # `train.py:143` is a place
+_NUMBERS = frozenset({"nan", "inf", "infinity"})  # what stands before a number, and is no name
 _SCALE = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "%": 1e-2}
 
 
@@ -78,11 +79,12 @@ def _found_in(text: str) -> tuple[Pair, ...]:
     pairs = []
     for match in near_numbers(PLAIN, text):
         value = value_of(match["value"], match["unit"])
-        if value is not None and not match["key"].endswith(SOURCE_FILES):
+        key = match["key"]
+        if value is not None and not key.endswith(SOURCE_FILES) and key.lower() not in _NUMBERS:
             of, spread = match["of"], match["spread"]
             pairs.append(
                 Pair(
-                    match["key"],
+                    key,
                     value,
                     None if of is None else float(of),
                     None if spread is None else value_of(spread, match["unit"]),

@@ -46,7 +46,6 @@ class Reader(Given):
         super().__init__(most, step_key)
         self.note = ""
         self.lines = 0  # of the log, so far
-        self.number = 0  # of the line that is read
         self.wrapped = Wrapped(width)
         self.labelled = False  # whether lines begin with the number of their task
         self.step_key = step_key
@@ -213,6 +212,7 @@ class Reader(Given):
         scalars = self.scalars.feed(text)
         if scalars:
             for scalar in scalars:
+                self.tags.update(scalar.keys() - {"step"})
                 self._row(scalar)
             return
         if row and "step" in row:

@@ -1,7 +1,8 @@
 """Rows of one skeleton that follow each other, taken as columns.
 
-Between them stand only lines that cannot matter, and progress bars. The first and the last of a
-stretch are read as any other line, so that a reader is before and behind it what it would be.
+Between them stand only lines that cannot matter, progress bars, and what is printed behind every
+row. The first and the last row of a stretch are read as any other, so that the reader is before it
+and behind it what it would be. What was not seen to be the same line by line is left to the reader.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Stretches:
         self._block, self._likes = block, likes
         self._reader, self._trainings = reader, trainings
         self._tried = 0  # lines before this one are in no stretch that is not taken
+        self._patience = _FEWEST  # rows before it is tried again
         self._panel = -1  # where the last panel ended
         self._seams: set[tuple[Like, Like, int]] = set()  # of lines that are whole, by length
 
@@ -61,11 +63,11 @@ class Stretches:
     def _take_rows(self, place: int, line: Known) -> int:
         stretch = self._found(place, line)
         lines = stretch.rows
-        self._tried = lines[min(_FEWEST, len(lines) - 1)]
         rows = self._rows(line, stretch) if len(lines) >= 2 * _FEWEST else None
         if rows is None or not self._give(rows, stretch):
+            self._give_up(lines)
             return place + 1
-        self._tried = 0
+        self._tried, self._patience = 0, _FEWEST
         self._reader.lines = self._block.numbers[lines[len(rows)]]
         return lines[len(rows) + 1]
 
@@ -79,17 +81,23 @@ class Stretches:
         while likes[at : at + len(lines)] == lines and self._are_whole(lines, at):
             starts.append(at)
             at = self._begins(at + len(lines), len(likes))
-        self._tried = starts[_FEWEST] if len(starts) > _FEWEST else at
         panel = panel_of(lines, reader.blocks.behind_a_row()) if len(starts) > _FEWEST else None
         if panel is None or not reader.idle or reader.step_key is not None:
+            self._give_up([*starts, at])
             return place + 1
         steps, values = panel.rows(self._block.tokens, starts[:-1])
         rows = _going_on(steps, panel.names, values, [reader.bar] * len(starts))
         if rows is None or not self._give(rows, None):
+            self._give_up([*starts, at])
             return place + 1
         reader.lines = self._block.numbers[starts[len(rows)] - 1]
-        self._tried, self._panel = 0, starts[len(rows)] - 1
+        self._tried, self._patience, self._panel = 0, _FEWEST, starts[len(rows)] - 1
         return starts[len(rows)]
+
+    def _give_up(self, lines: Sequence[int]) -> None:
+        """Try again some rows on; each time so many more that it costs little in all."""
+        self._tried = lines[min(self._patience, len(lines) - 1)]
+        self._patience *= 2
 
     def _begins(self, place: int, end: int) -> int:
         """The first line that says something."""

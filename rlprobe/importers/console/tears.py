@@ -22,13 +22,15 @@ from rlprobe.importers.console.seams import (
 )
 
 _RULES = "─━═"
-_CORNERS = tuple(CORNERS)  # for a text that may be empty
+_BARS, _CORNERS = tuple(BARS), tuple(CORNERS)  # for a text that may be empty
+_RULE = re.compile(r"(?:-+|=+|\*+)")
 _ENDS_IN_RULE = re.compile(r"[-=*─━═]{3}$")
 # A name in quotes with its number, and what ends it.
 _ITEM = re.compile(
     r"(['\"])[\w ./@()%-]{1,80}\1\s?:\s?(?:'[^',]{1,40}'|\"[^\",]{1,40}\""
     r"|(?:[-+]?[\d.]+(?:[eE][-+]?\d+)?|(?:tensor|np\.\w+)\([^()]{1,80}\))(?=\s?[,}]))"
 )
+_TABLE_ROW = re.compile(r"\d[\d.]*\s{2,}[-+.]?(?:\d|nan|inf)")
 _ENDS_IN_STOP = re.compile(r"[a-z]\.$")
 _UNIT_GOES_ON = re.compile(
     r"[eE][-+]?\d|\s?(?:[munµ]?s|m|h|min|mins|hours?|secs?|[KMGT]i?B|fps|TFLOPs?|reqs?)\b"
@@ -52,10 +54,10 @@ _MAY_FOLLOW = {  # a number
     "(": re.compile(r"\([\w/%]{1,10}\)"),
 }
 _LACKS_DIGITS = re.compile(r"\d[eE][-+]?\d?$|\d\.$|[:=]\s?[-+]$")
+_EXPONENT = re.compile(r"[eE][-+]\d{2,3}")
 _WHOLE_EXPONENT = re.compile(r"\d[eE][-+]\d\d$")
 _REST = re.compile(r"[\d.]*(?:[eE]?[-+]?\d+)?|an|n|nf|f")  # of a number
 _BETWEEN = " -|,;:/.\t"
-_NO_NAMES = frozenset({"nan", "inf"})
 _JOINTS = "/_-@"  # in names
 _NO_BEGIN = re.compile(r"[.,:;?!](?:\s|$)|[a-z]{1,12}\.$")
 _CLOSES = re.compile(r"[^()\[\]]{0,80}[)\]]")
@@ -75,7 +77,7 @@ class Seam:
     def __init__(self, first: str, second: str) -> None:
         self.first, self.second = first, second
         self.whole, self.at = first + second, len(first)
-        self._pairs = [pair for pair in pairs_in(self.whole) if pair.key.lower() not in _NO_NAMES]
+        self._pairs = pairs_in(self.whole)
         self.before = list(itertools.takewhile(lambda pair: pair.end <= self.at, self._pairs))
         after = self._pairs[len(self.before) :]
         self.pair = next((pair for pair in after if pair.start < self.at), None)
@@ -91,6 +93,8 @@ class Seam:
             return True
         if any(step.start() < self.at < step.end("at") for step in _STEP.finditer(self.whole)):
             return not STEPPED.search(second)
+        if self._is_point_torn:
+            return True
         if not (self.before or STEPPED.search(first)):
             return self._is_column_torn
         return self.is_name_torn or self._is_number_torn or self._is_between_torn
@@ -110,8 +114,9 @@ class Seam:
     def is_end(self) -> bool:
         """Whether a number is whole at the end of the first, and none follows as the others do."""
         first = self.first.rstrip()
-        if COLUMNS.fullmatch(first) and COLUMNS.fullmatch(self.second):
-            return True
+        barred = first.lstrip()[:1] in _BARS
+        if barred or (COLUMNS.fullmatch(first) and COLUMNS.fullmatch(self.second)):
+            return not barred
         if any(item.end() == len(first) for item in _ITEM.finditer(self.whole)):
             return self.second.lstrip()[:1] not in ",}'\""
         if not self.before or self.pair or first[self.before[-1].end :].strip(_BETWEEN):
@@ -134,7 +139,7 @@ class Seam:
         """
         before = self.before if torn or self.pair is None else [*self.before, self.pair]
         after = [pair for pair in self._pairs if pair.start >= self.at]
-        if torn and len(before) > 1:
+        if torn and len(before) > 2:
             after, torn = [], ()
         ends = itertools.chain(itertools.pairwise(before), itertools.pairwise([*torn, *after]))
         return {self.whole[a.end : b.start] for a, b in ends} - {""}
@@ -154,15 +159,18 @@ class Seam:
         if COLUMNS.fullmatch(self.first):
             return self._may_be_digits and _REST.fullmatch(self.second) is not None
         pair = self.pair
-        if pair is None:
-            return self._is_point_torn
+        if pair is None or pair.end < len(self.whole):
+            return False
+        if self.at > self._value_of(pair):
+            digits = _LACKS_DIGITS.search(self.first) and self.second.isdigit()
+            return bool(digits or _EXPONENT.fullmatch(self.second))
         known = console_line.is_measurement(pair.key) or console_line.counts(pair.key)
         alone = pair.start == len(self.whole) - len(self.whole.lstrip())
-        return known and alone and pair.end == len(self.whole) and self.at <= self._value_of(pair)
+        return known and alone
 
     @property
     def _is_point_torn(self) -> bool:
-        """The same of a scalar, its number and its step."""
+        """The same of a scalar with its number and its step."""
         point, first = console_line.point(self.whole), console_line.point(self.first)
         return point is not None and first is None and not re.search("[A-DF-Za-df-z]", self.second)
 
@@ -186,8 +194,8 @@ class Seam:
 
     def _is_alike(self, pair: Pair) -> bool:
         """Whether a pair that the seam goes through is separated as others are."""
-        tail = self.first[self.before[-1].end :] if self.before else ""
-        return any(tail.startswith(between) for between in self._betweens(pair))
+        gap = self.first[self.before[-1].end : pair.start] if self.before else ""
+        return gap in self._betweens(pair)
 
     @property
     def _is_number_torn(self) -> bool:
@@ -237,17 +245,23 @@ def may_go_on(seam: Seam) -> bool:
     """Whether two pieces can be one line at all, by what stands at the seam."""
     first, second = seam.first, seam.second
     start, begins = first.lstrip()[:1], second[0]
-    if bare(second, labelled=True).text.lstrip()[:1] in _CORNERS:
-        return False
-    if begins in "│┃" and start not in BARS:
-        return False
     if begins in BARS and begins == start:  # rows of a table
         return is_open(first) or second.strip() in BARS
-    if begins.isalpha() and _ENDS_IN_RULE.search(first.rstrip()):
+    barred = begins in "│┃" and start not in BARS
+    if barred or bare(second, labelled=True).text.lstrip()[:1] in _CORNERS:
         return False
-    if begins.isupper() and _ENDS_IN_STOP.search(first):
+    if begins.isdigit():
+        return not (_WHOLE_EXPONENT.search(first) or _TABLE_ROW.match(second))
+    return not (begins.isalpha() or begins in _MAY_FOLLOW) or _may_follow(seam)
+
+
+def _may_follow(seam: Seam) -> bool:
+    """Whether a letter, a slash or a bracket may follow what stands before the seam."""
+    if seam.second[0].isalpha() and _ENDS_IN_RULE.search(seam.first.rstrip()):
         return False
-    return not (begins.isalpha() or begins in _MAY_FOLLOW) or _may_follow_number(seam)
+    if seam.second[0].isupper() and _ENDS_IN_STOP.search(seam.first):
+        return False
+    return _may_follow_number(seam)
 
 
 def _may_follow_number(seam: Seam) -> bool:
@@ -282,3 +296,10 @@ def is_rest_of_box(second: str) -> bool:
     if text[0] in _RULES or not is_end_of_box(second):
         return False
     return second[0] == " " or text[-1] != "|"
+
+
+def is_rule_torn(first: str, second: str) -> bool:
+    """Whether a rule goes on in one that is too short to be one."""
+    return (
+        _RULE.fullmatch(first) is not None and second == first[0] * len(second) and len(second) < 8
+    )

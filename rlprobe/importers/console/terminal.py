@@ -21,6 +21,7 @@ from rlprobe.importers.console.tears import (
     Seam,
     is_open,
     is_rest_of_box,
+    is_rule_torn,
     is_text_torn,
     may_go_on,
 )
@@ -120,7 +121,8 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str], cut: i
     Args:
         cut: blanks that are missing at all of them.
     """
-    torn = hinted = ends = looked = 0
+    hinted = ends = looked = 0
+    torn = sum(line in BARS for line in lines)  # what is left of a line between bars
     kinds: set[str] = set()
     held, after = "", -1
     for place in seams[:_MOST_SEAMS]:
@@ -137,6 +139,7 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str], cut: i
         if not (cut and barred):
             torn += may_go_on(seam) and not seam.is_end and seam.is_torn
         hinted += not cut and is_text_torn(held, second)
+        torn += not cut and is_rule_torn(text, second)
         looked += 1
         if looked > _MOST_SILENT and not (torn or hinted):
             return False
@@ -145,7 +148,7 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str], cut: i
     if cut and (torn < _FEWEST or torn < len(seams[:_MOST_SEAMS]) - ends):
         return False
     shown = torn + (hinted if max(hinted, len(kinds)) >= _FEWEST else 0)
-    return bool(shown) and shown >= ends
+    return bool(shown) and shown * 2 >= ends
 
 
 def unbroken(lines: Iterable[str], terminal: Terminal) -> Iterator[str]:
