@@ -1,10 +1,10 @@
 """What reading a long log costs: MB/s and peak memory, beside bare loops, grep and peers.
 
 Whole processes: CPU time and peak memory, so that start-up counts and a second core does not. JSON
-Lines are put beside a loop of orjson, tables beside a loop of csv.reader and beside pyarrow, console
-output beside a loop over its lines and `grep -c` (ripgrep where it is found), which is as fast as a
-file can be looked at. Peers are run where their commands are found, on short logs: the cost of some
-grows with the square of the rows.
+Lines are put beside a loop of orjson, tables beside a loop of csv.reader and beside pyarrow, and
+console output beside a loop over its lines and `grep -c` (ripgrep where it is found), which is as
+fast as a file can be looked at. Peers are run where their commands are found, on short logs: the
+cost of some grows with the square of the rows.
 
     python -m benchmarks.read_cost [MB]
 """
