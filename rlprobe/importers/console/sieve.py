@@ -28,7 +28,7 @@ from rlprobe.values import BoolArray, IntArray
 BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_SEGMENT = 256 * 1024
 _LEARNING_BYTES = 256 * 1024  # of the first block
-WORTHWHILE_BYTES = 512 * 1024  # below that, loading pyarrow costs more than it saves
+WORTHWHILE_BYTES = 256 * 1024  # below that, loading pyarrow costs more than it saves
 _ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\r\n]*\x07")
 _MOST_KNOWN = 40_000  # skeletons that are remembered
 _OFTEN, _NO_TIMES = 2, 2**31
