@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks import long_logs
 from rlprobe.importers import open_runs
-from rlprobe.importers.console import sieve, stretches
-from rlprobe.importers.console.meaning import Known
-from rlprobe.importers.console.stretches import Stretches
+from rlprobe.importers.console.repeats import sieve, stretches
+from rlprobe.importers.console.repeats.meaning import Known
+from rlprobe.importers.console.repeats.stretches import Stretches
 from rlprobe.store.run import Run
 from tests.importers.reading import log
 from tests.importers.test_sieve import NOISE, same_runs

@@ -59,7 +59,7 @@ class Console(Importer):
         """The run in the output."""
         # Its patterns cost more than a small log of another format.
         from rlprobe.importers.console.output import readings_of
-        from rlprobe.importers.console.sieve import blocks_in, blocks_of
+        from rlprobe.importers.console.repeats.sieve import blocks_in, blocks_of
         from rlprobe.importers.console.terminal import terminal_of, unbroken
 
         blocks, terminal = blocks_of(source), terminal_of(source.head)

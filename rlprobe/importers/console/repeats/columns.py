@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from rlprobe.importers.console.meaning import Known
-from rlprobe.importers.console.shapes import ANY
-from rlprobe.importers.console.skeletons import in_numbers, spans
+from rlprobe.importers.console.repeats.meaning import Known
+from rlprobe.importers.console.repeats.shapes import ANY
+from rlprobe.importers.console.repeats.skeletons import in_numbers, spans
 from rlprobe.values import BoolArray, FloatArray, IntArray
 
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from rlprobe import naming, schema
-from rlprobe.importers.console.columns import Slots, Tokens, slots_of
-from rlprobe.importers.console.meaning import Known
-from rlprobe.importers.console.shapes import Shape, Template
-from rlprobe.importers.console.skeletons import in_numbers, skeletons
+from rlprobe.importers.console.repeats.columns import Slots, Tokens, slots_of
+from rlprobe.importers.console.repeats.meaning import Known
+from rlprobe.importers.console.repeats.shapes import Shape, Template
+from rlprobe.importers.console.repeats.skeletons import in_numbers, skeletons
 from rlprobe.importers.source import Source
 from rlprobe.values import BoolArray, IntArray
 
