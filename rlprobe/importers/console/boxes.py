@@ -53,7 +53,7 @@ class Box:
 
     def _in_box(self, padded: str, second: str) -> str | None:
         """The same of a line between bars, with all its blanks."""
-        if len(padded.rstrip()) >= self._width or len(padded) >= self._width:
+        if len(padded) >= self._width or (padded[-1] in BARS and second[0] in BARS + _OF_RULE):
             return None
         end = (self._width - 1) % self._terminal + 1
         is_last = self._stripped and len(second) == end and second[-1] in ENDS

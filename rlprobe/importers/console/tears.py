@@ -48,12 +48,14 @@ _STEP = re.compile(
     re.IGNORECASE,
 )
 _DICT = re.compile(r"\b(?:[Ss]tep|[Rr]ollout|[Pp]erf|[Ee]val|[Tt]rain) \d+:?\s?\{")
-_UNIT = re.compile(r"(?:[mu]?s|[KMG]i?B|it/s|\w{1,3}ens/s)(?=\s|[,;|]|$)")
+_UNIT = re.compile(r"(?:[mu]?s|[KMG]i?B|it/s|\w{1,3}ens/s|%)(?=\s|[,;|]|$)")
 _MAY_FOLLOW = {  # a number
     "/": re.compile(r"/(?:s|sec|it|iter|step|\d+)\b"),
     "(": re.compile(r"\([\w/%]{1,10}\)"),
 }
 _LACKS_DIGITS = re.compile(r"\d[eE][-+]?\d?$|\d\.$|[:=]\s?[-+]$")
+_FRACTION, _WHOLE_NUMBER = re.compile(r"\.\d"), re.compile(r"[\s:=-]\d+$")
+_LETTER = re.compile(r"[A-DF-Za-df-z]")  # but that of an exponent
 _EXPONENT = re.compile(r"[eE][-+]\d{2,3}")
 _WHOLE_EXPONENT = re.compile(r"\d[eE][-+]\d\d$")
 _REST = re.compile(r"[\d.]*(?:[eE]?[-+]?\d+)?|an|n|nf|f")  # of a number
@@ -68,14 +70,15 @@ class Seam:
 
     Args:
         first: all pieces so far, without what a logger put before them.
+        full: whether the first is known to reach the end of the terminal.
 
     Attributes:
         before: names with their numbers that stand before the seam.
         pair: the one that the seam goes through, if the pieces are one line.
     """
 
-    def __init__(self, first: str, second: str) -> None:
-        self.first, self.second = first, second
+    def __init__(self, first: str, second: str, *, full: bool = False) -> None:
+        self.first, self.second, self._full = first, second, full
         self.whole, self.at = first + second, len(first)
         self._pairs = pairs_in(self.whole)
         self.before = list(itertools.takewhile(lambda pair: pair.end <= self.at, self._pairs))
@@ -92,7 +95,7 @@ class Seam:
         if any(self._spans(item) for form in (_ITEM, _DICT) for item in form.finditer(self.whole)):
             return True
         if any(step.start() < self.at < step.end("at") for step in _STEP.finditer(self.whole)):
-            return not STEPPED.search(second)
+            return not STEPPED.match(second)
         if self._is_point_torn:
             return True
         if not (self.before or STEPPED.search(first)):
@@ -101,6 +104,16 @@ class Seam:
 
     def _spans(self, match: re.Match[str]) -> bool:
         return match.start() < self.at < match.end()
+
+    @property
+    def lacks_blank(self) -> bool:
+        """Whether it goes through a name that is known with a blank there, and not without."""
+        other = Seam(self.first + " ", self.second).pair
+        return (
+            other is not None
+            and console_line.is_measurement(other.key)
+            and not (self.pair is not None and console_line.is_measurement(self.pair.key))
+        )
 
     @property
     def dangles(self) -> bool:
@@ -115,7 +128,8 @@ class Seam:
         """Whether a number is whole at the end of the first, and none follows as the others do."""
         first = self.first.rstrip()
         barred = first.lstrip()[:1] in _BARS
-        if barred or (COLUMNS.fullmatch(first) and COLUMNS.fullmatch(self.second)):
+        point = console_line.point(first) is not None and not self.second.isdigit()
+        if barred or point or (COLUMNS.fullmatch(first) and COLUMNS.fullmatch(self.second)):
             return not barred
         if any(item.end() == len(first) for item in _ITEM.finditer(self.whole)):
             return self.second.lstrip()[:1] not in ",}'\""
@@ -125,7 +139,7 @@ class Seam:
         if after is None or (after.blank != last.blank and len(self.before) > 1):
             return True
         gap = self.whole[last.end : after.start]
-        if not gap.strip(" .") and not after.blank:
+        if "\t" in gap or (not gap.strip(" .") and not after.blank):
             return False
         ends = itertools.pairwise(self.before)
         betweens = {self.whole[a.end : b.start] for a, b in ends} - {""}
@@ -172,7 +186,8 @@ class Seam:
     def _is_point_torn(self) -> bool:
         """The same of a scalar with its number and its step."""
         point, first = console_line.point(self.whole), console_line.point(self.first)
-        return point is not None and first is None and not re.search("[A-DF-Za-df-z]", self.second)
+        digits = self.second.isdigit() or (first is None and not _LETTER.search(self.second))
+        return point is not None and digits
 
     @property
     def is_name_torn(self) -> bool:
@@ -183,11 +198,11 @@ class Seam:
         if self.second[0] in ":=":
             return True
         known = console_line.is_measurement(pair.key)
-        unit = _UNIT.fullmatch(self.first[pair.start :])
+        unit = _UNIT.fullmatch(self.first[pair.start :].rstrip())
         alone = [
             each for each in pairs_in(self.second)[:1] if not self.second[: each.start].strip()
         ]
-        if alone and unit and not known:
+        if alone and unit and not known and not self._full:
             return False
         others = [*self.before, *(each for each in self._pairs if each.start >= pair.end)]
         return known or (self._is_alike(pair) and pair.blank in {each.blank for each in others})
@@ -204,9 +219,10 @@ class Seam:
             return False
         if not any(each.start == pair.start for each in pairs_in(self.first)):
             return not pair.blank or self._is_alike(pair)  # a name without its number
-        lacks = _LACKS_DIGITS.search(self.first) and self.second[0].isdigit()
+        lacks = bool(_LACKS_DIGITS.search(self.first)) and self.second[0].isdigit()
         unit = pair.end - len(pair.unit)
-        if lacks or (len(pair.unit) > _LONG_UNIT and unit < self.at < pair.end):
+        lacks = lacks or (len(pair.unit) > _LONG_UNIT and unit < self.at < pair.end)
+        if lacks or (_FRACTION.match(self.second) and _WHOLE_NUMBER.search(self.first)):
             return True
         if pair.unit and self.at >= unit:
             return _UNIT.match(self.second) is not None
@@ -224,6 +240,9 @@ class Seam:
             return False
         last = self.before[-1]
         gap = self.whole[last.end : after.start]
+        stop = gap == ". " and self.at == last.end + 1
+        if stop or (gap[-1:] == "\t" and self.at == after.start):
+            return True
         if gap not in self._betweens() or not gap.strip(" "):
             return False
         alike = after.blank == last.blank or len(self.before) == 1

@@ -34,6 +34,7 @@ _MOST_SILENT = 60  # of these, before one shows anything
 _LEAD = 8  # characters by which it is known how lines begin
 _SHORTEST_LEAD = 3
 _FEWEST = 2  # lines of one length that are no chance
+_NAME = re.compile(r"\s*[A-Za-z_][\w./@-]*")
 _NUMBERS = re.compile(r"[-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b)")
 _NUMBER = re.compile(r" +[-+]?(?:[\d.,]+(?:[eE][-+]?\d+)?|nan|-?inf)\s*")
 
@@ -67,7 +68,7 @@ class Terminal:
             return None
         if missing and not (self.stripped and self._may_lack(text, missing, second)):
             return None
-        seam = Seam(text + " " * missing, second)
+        seam = Seam(text + " " * missing, second, full=not missing)
         return first[: len(first) - len(text)] + seam.whole if self._is_one(seam, missing) else None
 
     def _is_one(self, seam: Seam, missing: int) -> bool:
@@ -91,6 +92,7 @@ class Terminal:
             or (self.boxed and is_open(first))
             or is_rest_of_box(second)
             or bool(_NUMBER.fullmatch(second))
+            or bool(_NAME.fullmatch(first) and _NUMBER.fullmatch(f" {second}"))
         )
 
 
@@ -121,7 +123,7 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str], cut: i
     Args:
         cut: blanks that are missing at all of them.
     """
-    hinted = ends = looked = 0
+    hinted = ends = looked = blanks = 0
     torn = sum(line in BARS for line in lines)  # what is left of a line between bars
     kinds: set[str] = set()
     held, after = "", -1
@@ -136,6 +138,7 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str], cut: i
         text = bare(held, labelled=True).text
         barred = text.lstrip()[:1] in BARS + CORNERS
         seam = Seam(text, second)
+        blanks += not cut and not barred and first[-1] != " " and seam.lacks_blank
         if not (cut and barred):
             torn += may_go_on(seam) and not seam.is_end and seam.is_torn
         hinted += not cut and is_text_torn(held, second)
@@ -145,6 +148,8 @@ def _is_shown(lines: list[str], seams: list[int], starts: frozenset[str], cut: i
             return False
         if not barred:
             kinds.add(_NUMBERS.sub("0", first))
+    if blanks * 2 > torn:
+        return False
     if cut and (torn < _FEWEST or torn < len(seams[:_MOST_SEAMS]) - ends):
         return False
     shown = torn + (hinted if max(hinted, len(kinds)) >= _FEWEST else 0)

@@ -128,7 +128,9 @@ class Wrapped:
             self._open = inside = 0
         else:
             self._open = max(self._open - 1, 0)
-        if inside or self._open or not may_be_broken(line.text.ljust(min(line.length, SHORTEST))):
+        if inside or self._open:
+            return [replace(line, text=line.text + " " * max(self.padding(length), 0))]
+        if not may_be_broken(line.text.ljust(min(line.length, SHORTEST))):
             return [line]
         self._held = line
         return []
