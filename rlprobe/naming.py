@@ -279,6 +279,12 @@ def words() -> tuple[frozenset[str], frozenset[str]]:
 
 
 @functools.cache
+def prose() -> frozenset[str]:
+    """Words of names that stand in prose and in code as well."""
+    return frozenset(tomllib.loads(schema.text("words.toml"))["prose"])
+
+
+@functools.cache
 def _vocabulary() -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]:
     """All words of names; how families begin, and how such end that begin with anything."""
     tables = every().values()

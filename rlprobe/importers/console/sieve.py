@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -271,8 +270,8 @@ def _always() -> str:
 @functools.cache
 def _known_names() -> str:
     """A word of the name of a metric with a number behind it."""
-    prose = set(tomllib.loads(schema.text("words.toml"))["prose"])
     words, last = naming.words()
+    prose = naming.prose()
     own = "|".join(sorted(filter(str.isalpha, words - prose)))
     shared = "|".join(sorted(word for word in last & prose if len(word) > 2))
     return (
