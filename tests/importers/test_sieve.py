@@ -93,8 +93,12 @@ def test_of_a_long_log_what_comes_again_or_has_a_known_name_is_read(
         lines.append(f"step {step} | loss: {1 / step:.4f} | grad_norm: 0.5")
         lines.append(f"zorp beta: {step * 2}")
     lines[40:40] = ["kl: 0.2 was seen by the old", "mean_kl: 0.75"]
+    lines += [
+        "10:11:12 | Step | Adv | KL",
+        *(f"10:11:12 | {n} | {n / 8} | 0.5" for n in range(1, 80)),
+    ]
     (run,) = open_runs(log(tmp_path, "run.log", "\n".join(lines)))
-    assert set(run.steps.names) == {"loss", "grad_norm", "zorp beta", "kl_mean"}
+    assert set(run.steps.names) == {"loss", "grad_norm", "zorp beta", "kl_mean", "Adv", "KL"}
     zorp = run.steps.series("zorp beta")
     assert zorp is not None
     assert zorp.values.tolist() == [step * 2 for step in range(1, 80)]

@@ -269,7 +269,7 @@ def _always() -> str:
 
 @functools.cache
 def _known_names() -> str:
-    """A word of the name of a metric with a number behind it."""
+    """A word of the name of a metric: with a number behind it, or in the header of a table."""
     words, last = naming.words()
     prose = naming.prose()
     own = "|".join(sorted(filter(str.isalpha, words - prose)))
@@ -277,6 +277,8 @@ def _known_names() -> str:
     return (
         rf"(?i:(?:^|[^a-z])(?:{own})(?:[^a-z][^0]{{0,60}})?0"
         rf"|(?:^|[^a-z])(?:{shared})(?:[^a-z0:=]{{0,3}}|[^a-z0:=]?\([^()]{{0,12}}\))\s{{0,9}}[:=]\s{{0,9}}0"
+        rf"|^(?:[^0]*[^a-z0])?(?:{own}|{shared})(?:[^a-z0][^0]*)?$"
+        rf"|[|\t](?:[^|\t0]*[^a-z|\t0])?(?:{own}|{shared})(?:[^a-z|\t0][^|\t0]*)?(?:[|\t\n]|$)"
         r"|[a-z][_/][a-z][^0]{0,60}0)|[a-z][A-Z][^0 ]{0,40}[ :=]{1,20}0"
     )
 
