@@ -220,23 +220,19 @@ def matter(lines: Sequence[bytes]) -> list[int]:
     # A line reaches to the start of the next: the pattern sees its end too.
     offsets = pa.py_buffer(starts.astype(np.int32))
     rows = pa.Array.from_buffers(pa.binary(), len(lines), [None, offsets, pa.py_buffer(data)])
-    always, structure, head, beside, known = (
+    always, structure, head, beside = (
         arrow.flags(pc.match_substring_regex(rows, pattern))
-        for pattern in (
-            _always(),
-            _STRUCTURE,
-            f"(?i){_HEAD}",
-            f"(?i){_WITH_NUMBER}",
-            _known_names(),
-        )
+        for pattern in (_always(), _STRUCTURE, f"(?i){_HEAD}", f"(?i){_WITH_NUMBER}")
     )
     pairs, few = _pairs_and_few_words(codes, starts)
-    braced = arrow.flags(pc.match_substring(rows, "{"))  # a dict, or none
-    may = ~braced & (structure | head | ((pairs > 0) & (beside | few)))
-    often: list[int] = np.where(
-        always | (may & known), 1, np.where(may, _OFTEN, _NO_TIMES)
-    ).tolist()
-    return often
+    may = np.flatnonzero(~always & (structure | head | ((pairs > 0) & (beside | few))))
+    often = np.where(always, 1, _NO_TIMES)
+    some = rows.take(arrow.from_numpy(may, pa.int64()))
+    braced = arrow.flags(pc.match_substring(some, "{"))  # a dict, or none
+    known = arrow.flags(pc.match_substring_regex(some, _known_names()))
+    often[may] = np.where(braced, _NO_TIMES, np.where(known, 1, _OFTEN))
+    times: list[int] = often.tolist()
+    return times
 
 
 def _pairs_and_few_words(codes: Any, starts: IntArray) -> tuple[IntArray, BoolArray]:
