@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 STEPS = 1_000_000_000
@@ -179,11 +179,30 @@ def jsonl_verl(step: int, numbers: random.Random) -> Iterator[str]:
     yield json.dumps({"step": step, "data": {name: numbers.random() for name in _VERL}})
 
 
+def csv(step: int, numbers: random.Random) -> Iterator[str]:
+    """A table of a few columns."""
+    yield from _table(_TRL[:4], step, numbers)
+
+
+def csv_wide(step: int, numbers: random.Random) -> Iterator[str]:
+    """A table of many columns."""
+    yield from _table(_TRL, step, numbers)
+
+
+def _table(names: Sequence[str], step: int, numbers: random.Random) -> Iterator[str]:
+    if step == 1:
+        yield ",".join(("step", *names))
+    yield ",".join((str(step), *(f"{numbers.random():.6f}" for _ in names)))
+
+
 CONSOLE: dict[str, Callable[[int, random.Random], Iterator[str]]] = {
     kind.__name__: kind for kind in (trl, trl_dicts, verl, megatron, deepspeed_chat, tables)
 }
 JSONL: dict[str, Callable[[int, random.Random], Iterator[str]]] = {
     kind.__name__: kind for kind in (jsonl, jsonl_mixed, jsonl_nested, jsonl_nan, jsonl_verl)
+}
+CSV: dict[str, Callable[[int, random.Random], Iterator[str]]] = {
+    kind.__name__: kind for kind in (csv, csv_wide)
 }
 _WHOLE = 4 * 1024 * 1024
 

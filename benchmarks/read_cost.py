@@ -1,9 +1,10 @@
 """What reading a long log costs: MB/s and peak memory, beside bare loops, grep and peers.
 
 Whole processes: CPU time and peak memory, so that start-up counts and a second core does not. JSON
-Lines are put beside a loop of orjson, console output beside a loop over its lines and `grep -c`
-(ripgrep where it is found), which is as fast as a file can be looked at. Peers are run where their
-commands are found, on short logs: the cost of some grows with the square of the rows.
+Lines are put beside a loop of orjson, tables beside a loop of csv.reader and beside pyarrow, and
+console output beside a loop over its lines and `grep -c` (ripgrep where it is found), which is as
+fast as a file can be looked at. Peers are run where their commands are found, on short logs: the
+cost of some grows with the square of the rows.
 
     python -m benchmarks.read_cost [MB]
 """
@@ -38,6 +39,8 @@ for line in open(sys.argv[1], "rb"):
     except ValueError:
         pass
 """
+CELLS = "import csv, sys\nfor row in csv.reader(open(sys.argv[1], newline='')): pass"
+ARROW = "import sys\nfrom pyarrow import csv\ncsv.read_csv(sys.argv[1])"
 LINES = "import sys\nfor line in open(sys.argv[1], 'rb'): pass"
 READ = "import sys\nfrom rlprobe.importers import open_runs\nopen_runs(sys.argv[1])"
 NOTHING = "import rlprobe.importers"
@@ -84,6 +87,16 @@ def lines(folder: Path, name: str, size: int) -> None:
     path.unlink()
 
 
+def table(folder: Path, name: str, size: int) -> None:
+    """One kind of table with a delimiter."""
+    path = long_logs.write(folder / f"{name}.csv", long_logs.CSV[name], size)
+    own = path.stat().st_size
+    bare = row(name, "csv.reader loop", own, 0, [sys.executable, "-c", CELLS, str(path)])
+    row(name, "pyarrow.csv", own, bare, [sys.executable, "-c", ARROW, str(path)])
+    row(name, "rlprobe", own, bare, [sys.executable, "-c", READ, str(path)])
+    path.unlink()
+
+
 def peers(folder: Path) -> None:
     """Short logs, which every reader can take."""
     path = long_logs.write(folder / "short.jsonl", long_logs.jsonl, PEER_MEGABYTES * 1_000_000)
@@ -107,6 +120,8 @@ def main() -> None:
         for name in long_logs.JSONL:
             lines(Path(scratch), name, size)
         lines(Path(scratch), "jsonl", FLAT * size)
+        for name in long_logs.CSV:
+            table(Path(scratch), name, size)
         peers(Path(scratch))
 
 

@@ -271,6 +271,20 @@ def _may_be_known(key: str) -> bool:
 
 
 @functools.cache
+def words() -> tuple[frozenset[str], frozenset[str]]:
+    """All words of the names that some framework has for a metric, and those that are the last."""
+    names = [name for table in every().values() for name in (*table.exact, *table.raw_patterns)]
+    split = [normal(_HUMP.sub("_", name)).split("_") for name in (*names, *schema.metrics())]
+    return _vocabulary()[0], frozenset(parts[-1] for parts in split)
+
+
+@functools.cache
+def prose() -> frozenset[str]:
+    """Words of names that stand in prose and in code as well."""
+    return frozenset(tomllib.loads(schema.text("words.toml"))["prose"])
+
+
+@functools.cache
 def _vocabulary() -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]:
     """All words of names; how families begin, and how such end that begin with anything."""
     tables = every().values()

@@ -2,7 +2,7 @@
 
 `python -m benchmarks.reading.whole FOLDER [-v]` prints a row per file, and under it what was not
 read: in tables the columns and the numbers that are missing, in text the templates of lines whose
-numbers are nowhere among those that were read.
+numbers are nowhere among those that were read; and what the run itself says that it leaves out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import math
 import re
-import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,8 @@ from rlprobe.store.run import Run
 
 _SHOWN = 12
 _SCALES = (1.0, 1e-3, 1e-2, -1.0, 1e-9)  # milliseconds, percentages, minus entropy, bytes in GB
+# How a run says that it leaves something out, or puts several numbers together.
+_SAYS = re.compile(r"left out|counted once|their mean|the largest|not read")
 # What looks like metrics and is none, by its line or its name.
 _REASONS = {
     "summary of the whole run": re.compile(
@@ -50,6 +51,7 @@ class Read:
     steps: str = ""
     said: int = 0
     error: str = ""
+    notes: list[str] = field(default_factory=list)
     values: set[str] = field(default_factory=set)
 
 
@@ -78,6 +80,7 @@ def _add(found: Read, run: Run) -> None:
             found.values |= {_key(value) for value in values[logged].tolist()}
     for event in run.events:
         found.values |= {_key(v) for v in event.data.values() if isinstance(v, int | float)}
+    found.notes += [note for note in run.info.notes if _SAYS.search(note)]
     found.said += sum(item.count for item in getattr(run.info, "unread", ()))
 
 
@@ -86,7 +89,7 @@ def _key(value: float) -> str:
 
 
 def report(path: Path) -> tuple[bool, list[str]]:
-    """Whether a file was read whole, and what to print of it."""
+    """Whether a file was read whole, and what to print of it; what it says begins with `said`."""
     holds, has = held(path), read(path)
     head = (
         f"{path.name} [{holds.kind}]: holds {holds.rows:,} {'rows' if holds.columns else 'lines'}, "
@@ -98,7 +101,7 @@ def report(path: Path) -> tuple[bool, list[str]]:
         return False, [head, f"    refused: {has.error[:300]}"]
     missing = _missing_in_table(holds, has) + _missing_in_text(holds, has)
     whole = not any(line.startswith("    !") for line in missing)
-    return whole, [head, *missing]
+    return whole, [head, *(f"    said: {note}" for note in dict.fromkeys(has.notes)), *missing]
 
 
 def _explained(text: str) -> str:
@@ -153,7 +156,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("-v", action="store_true", help="the files that were read whole as well")
     asked = parser.parse_args()
-    whole = 0
+    whole = saying = 0
     paths = sorted(path for path in asked.folder.rglob("*") if path.is_file())
     for path in paths:
         try:
@@ -161,9 +164,10 @@ def main() -> None:
         except Exception as error:
             fine, lines = False, [f"{path.name}: {type(error).__name__}: {error}"]
         whole += fine
+        saying += not fine and any(line.startswith("    said: ") for line in lines)
         if asked.v or not fine:
             print("\n".join(lines), flush=True)
-    print(f"\n{whole} of {len(paths)} files read whole", file=sys.stdout)
+    print(f"\n{whole} of {len(paths)} files read whole; {saying} more say what is left out")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,11 @@ def tables(draw: st.DrawFn) -> str:
         lines.insert(draw(st.integers(0, len(lines))), draw(st.sampled_from((*LINES, header))))
     text = draw(st.sampled_from(("\n", "\r\n", "\r"))).join(lines)
     separator = draw(st.sampled_from(SEPARATORS))
+    quoted = draw(st.sampled_from(("", "", "all", "text")))
+    if quoted and draw(st.booleans()):
+        text = re.sub(r"[^,\r\n]+" if quoted == "all" else r"[a-z][^,\r\n]*", r'"\g<0>"', text)
+    if quoted == "all" and draw(st.booleans()):
+        text = re.sub(r"(?<=,)(?=[,\r\n])", '""', text)
     return text.replace(",", separator) + draw(st.sampled_from(("", "\n")))
 
 
@@ -121,10 +127,8 @@ def test_blocks_tell_what_the_lines_tell(
     assert at_once == one_by_one
 
 
-@pytest.mark.parametrize("separator", SEPARATORS)
-def test_plain_tables_are_read_in_blocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, separator: str
-) -> None:
+def taken_at_once(path: Path) -> tuple[list[Reading], int]:
+    """What a table holds, and how many of its bytes were read in blocks."""
     taken: list[int] = []
     whole = csv_blocks.BlockReader.read
 
@@ -133,18 +137,38 @@ def test_plain_tables_are_read_in_blocks(
         taken.append(0 if found is None else len(block))
         return found
 
-    monkeypatch.setattr(csv_blocks.BlockReader, "read", counted)
-    monkeypatch.setattr(csv_reader, "WORTHWHILE_BYTES", 1)
-    rows = [f"{step},{step / 7},{'' if step % 3 else step},word" for step in range(1, 400)]
-    text = "".join(f"{row}\n" for row in ("step,loss,eval_acc,note", *rows))
-    text = text.replace(",", separator)
-    path = log(tmp_path, "metrics.csv", text)
-    (reading,) = CSVTable().read(Source(path))
-    assert sum(taken) == len(text) - len("step,loss,eval_acc,note\n" + rows[-1] + "\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_blocks.BlockReader, "read", counted)
+        patch.setattr(csv_reader, "WORTHWHILE_BYTES", 1)
+        return CSVTable().read(Source(path)), sum(taken)
+
+
+@pytest.mark.parametrize("separator", SEPARATORS)
+@pytest.mark.parametrize("word", ["word", '"word"'])
+def test_plain_tables_are_read_in_blocks(tmp_path: Path, separator: str, word: str) -> None:
+    rows = [f"{step},{step / 7},{'' if step % 3 else step},{word}" for step in range(1, 400)]
+    lines = [f"{row}\n".replace(",", separator) for row in ("step,loss,eval_acc,note", *rows)]
+    path = log(tmp_path, "metrics.csv", "".join(lines))
+    (reading,), taken = taken_at_once(path)
+    assert taken == sum(map(len, lines[1:-1]))
     assert reading.rows.steps().tolist() == list(range(1, 400))
     values, valid = reading.rows.columns()["eval_acc"]
     assert np.flatnonzero(valid).tolist() == list(range(2, 399, 3))
     assert values[valid].tolist() == list(range(3, 400, 3))
+
+
+def test_exports_with_each_cell_in_quotes_are_read_in_blocks(tmp_path: Path) -> None:
+    header = '"Step","one - loss","one - loss__MIN","two - loss","two - loss__MIN"\n'
+    rows = [
+        f'"{step}","{step / 7}","{step / 7}",'
+        + (f'"{step / 9}","{step / 9}"\n' if step < 300 else '"",""\n')
+        for step in range(1, 400)
+    ]
+    readings, taken = taken_at_once(log(tmp_path, "export.csv", header + "".join(rows)))
+    assert taken == sum(map(len, rows[:-1]))
+    assert [reading.run for reading in readings] == ["one", "two"]
+    assert [reading.rows.steps()[-1] for reading in readings] == [399, 299]
+    assert readings[1].rows.columns()["loss"][0].tolist() == [step / 9 for step in range(1, 300)]
 
 
 def test_a_row_that_does_not_fit_costs_its_block_only(tmp_path: Path) -> None:

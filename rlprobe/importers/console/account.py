@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rlprobe import _visible
+from rlprobe import _visible, naming
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.pairs import left_of, pairs_in
 from rlprobe.importers.console.prefixes import ANSI
@@ -73,8 +73,9 @@ def looks_like_metrics(text: str) -> bool:
     if len(text) > _LONGEST or not _HINT.search(text):
         return False
     pairs = [pair for pair in pairs_in(text) if pair.of is None]
+    names = [pair for pair in pairs if not (pair.blank and pair.key.lower() in naming.prose())]
     known = [
-        pair for pair in pairs if console_line.is_measurement(console_line.shortened(pair.key))
+        pair for pair in names if console_line.is_measurement(console_line.shortened(pair.key))
     ]
     words = len(_WORD.findall(left_of(text, pairs)))
     return bool(known) and words <= _FEW_WORDS + len(pairs)

@@ -27,7 +27,8 @@ class Console(Importer):
     A row needs a number under a name that the vocabulary knows as a measurement, so that printed
     configurations, source code and model answers pass by; other names count beside it, or where
     they come at every step. Lines that look like metrics and were not understood are counted and
-    quoted, and so is what was printed for single samples.
+    quoted, and so is what was printed for single samples. Evaluations that are printed task by task
+    (`Evaluating: arc (10-shot)... accuracy: 0.57`) are metrics below `eval/`, at the step before.
 
     The step is the counter that counts optimizer steps best: `global iter` before `inner iter`
     before samples and epochs. The other counters are kept, and `--step-key` chooses. Where rows

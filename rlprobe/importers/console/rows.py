@@ -110,7 +110,7 @@ class Reader(Given):
 
     def _take(self, line: Line) -> None:
         self.rank, self.number = line.rank, line.number
-        if line.cut:
+        if line.cut and looks_like_metrics(f"{line.text.rstrip()} 0"):  # its number was cut
             self.account.miss(line.number, line.text)
         if not (self.open and self._continue(line.text)):
             self._line(line.text)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from rlprobe import schema
+from rlprobe import naming, schema
 from rlprobe.importers.console.columns import Slots, Tokens, slots_of
 from rlprobe.importers.console.meaning import Known
 from rlprobe.importers.console.shapes import Shape, Template
@@ -27,11 +28,13 @@ from rlprobe.values import BoolArray, IntArray
 BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_SEGMENT = 256 * 1024
 _LEARNING_BYTES = 256 * 1024  # of the first block
-WORTHWHILE_BYTES = 3 * 1024 * 1024  # below that, loading pyarrow costs more than it saves
+WORTHWHILE_BYTES = 512 * 1024  # below that, loading pyarrow costs more than it saves
 _ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\r\n]*\x07")
 _MOST_KNOWN = 40_000  # skeletons that are remembered
+_OFTEN, _NO_TIMES = 2, 2**31
 # What a line may hold that needs no number beside a name to matter (RE2, over bytes; one DFA each).
-_STRUCTURE = r"[{}|\t]|\xe2\x94[\x82\x83]|<t|</t|valuat|verflow"
+_FORM = r"\{\s*(?:['\"]|$)|%\||<t|</t|valuat|verflow"
+_STRUCTURE = r"[|\t]|\xe2\x94[\x82\x83]"
 _NOT_FINITE = r"(?:nan|inf|inity)(?:[^A-Za-z]|$)"
 _HEAD = r"^.{0,24}(?:step|iter|itr|epoch|episode|update|batch|round)"
 # What makes a line with a number one that has to be looked at, however many words it has.
@@ -61,21 +64,25 @@ class Alike:
 
     def of(self, block: LineBlock) -> list[Like]:
         """What is known of each line of a block; whether it can matter is."""
-        known = self._known
-        turns_long = not self._is_long and block.size >= WORTHWHILE_BYTES
-        if turns_long or len(known) > _MOST_KNOWN:
-            known = self._known = {line: like for line, like in known.items() if like.shape}
-        fresh = list(dict.fromkeys(line for line in block.skeletons if line not in known))
-        self._is_long |= turns_long
-        matters = can_matter(fresh) if self._is_long else [True] * len(fresh)
-        known |= zip(fresh, (Like() if it else _PASSED for it in matters), strict=True)
-        known[b""] = _PASSED
+        self._is_long |= block.of_long
+        if len(self._known) > _MOST_KNOWN:
+            self._known = {line: like for line, like in self._known.items() if like.shape}
+        known, get = self._known, self._known.get
+        counts = Counter(line for line in block.skeletons if get(line, _ONCE) is _ONCE)
+        if self._is_long:
+            fresh = zip(counts.items(), matter(list(counts)), strict=True)
+            for (line, count), often in fresh:
+                looked_at = often <= count + (line in known)
+                known[line] = Like() if looked_at else _ONCE if often < _NO_TIMES else _NEVER
+        else:
+            known |= ((line, Like()) for line in counts)
+        known[b""] = _NEVER
         return list(map(known.__getitem__, block.skeletons))
 
     def learn(self, skeleton: bytes, shape: Shape) -> None:
         """How lines of a skeleton are read."""
         like = self._known[skeleton]
-        if like is _PASSED:
+        if like is _NEVER or like is _ONCE:
             like = self._known[skeleton] = Like(matters=False)
         like.shape = shape
 
@@ -104,7 +111,7 @@ class Like:
         return self.slots[template]
 
 
-_PASSED = Like(matters=False)
+_NEVER, _ONCE = Like(matters=False), Like(matters=False)  # _ONCE: if it comes again, it may
 
 
 def blocks_of(source: Source) -> Iterator[LineBlock]:
@@ -123,7 +130,7 @@ def _numbered(blocks: Iterable[bytes]) -> Iterator[LineBlock]:
         # What the first lines teach is of use from the next block on.
         learning = 0 if ended else data.find(b"\n", _LEARNING_BYTES) + 1
         for part in filter(None, (data[:learning], data[learning:])):
-            block = LineBlock(part, ended)
+            block = LineBlock(part, ended, of_long=len(data) >= WORTHWHILE_BYTES)
             yield block
             ended += block.ends
 
@@ -145,17 +152,17 @@ class LineBlock:
 
     Args:
         ended: how many lines of the log end before it.
+        of_long: whether the log is so long that not all of its lines are looked at.
 
     Attributes:
         ends: how many lines end in it.
-        size: in bytes.
         texts: the lines; what is too long is cut short, and nothing stands in some.
         numbers: which line of the log each is, from 1.
         longest: characters of the longest.
     """
 
-    def __init__(self, data: bytes, ended: int = 0) -> None:
-        self.ends, self.size = data.count(b"\n"), len(data)
+    def __init__(self, data: bytes, ended: int = 0, *, of_long: bool = False) -> None:
+        self.ends, self.of_long = data.count(b"\n"), of_long
         self.numbers: Sequence[int] = range(ended + 1, ended + self.ends + 2)
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n")
@@ -191,8 +198,17 @@ class LineBlock:
         return Tokens(self._data, self._number)
 
 
-def can_matter(lines: Sequence[bytes]) -> list[bool]:
-    """Which lines a reader has to look at that waits for nothing, by their skeletons."""
+def matter(lines: Sequence[bytes]) -> list[int]:
+    """How often lines have to come for a reader to look at them that waits for nothing.
+
+    A metric is printed again and again: a line that comes once in a long block, and in which no
+    word of a known name stands beside a number, is text.
+
+    Args:
+        lines: skeletons.
+    """
+    if not lines:
+        return []
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -202,13 +218,23 @@ def can_matter(lines: Sequence[bytes]) -> list[bool]:
     # A line reaches to the start of the next: the pattern sees its end too.
     offsets = pa.py_buffer(starts.astype(np.int32))
     rows = pa.Array.from_buffers(pa.binary(), len(lines), [None, offsets, pa.py_buffer(data)])
-    structure, head, beside = (
+    always, structure, head, beside, known = (
         pc.match_substring_regex(rows, pattern).to_numpy(zero_copy_only=False)
-        for pattern in (_any(), f"(?i){_HEAD}", f"(?i){_WITH_NUMBER}")
+        for pattern in (
+            _always(),
+            _STRUCTURE,
+            f"(?i){_HEAD}",
+            f"(?i){_WITH_NUMBER}",
+            _known_names(),
+        )
     )
     pairs, few = _pairs_and_few_words(codes, starts)
-    matters: list[bool] = (structure | head | ((pairs > 0) & (beside | few))).tolist()
-    return matters
+    braced = pc.match_substring(rows, "{").to_numpy(zero_copy_only=False)  # a dict, or none
+    may = ~braced & (structure | head | ((pairs > 0) & (beside | few)))
+    often: list[int] = np.where(
+        always | (may & known), 1, np.where(may, _OFTEN, _NO_TIMES)
+    ).tolist()
+    return often
 
 
 def _pairs_and_few_words(codes: Any, starts: IntArray) -> tuple[IntArray, BoolArray]:
@@ -235,10 +261,26 @@ def _pairs_and_few_words(codes: Any, starts: IntArray) -> tuple[IntArray, BoolAr
 
 
 @functools.cache
-def _any() -> str:
+def _always() -> str:
     """What matters however the line goes on: its form, and what frameworks say beside metrics."""
     needles = dict.fromkeys(re.escape(message.needle) for message in schema.messages())
-    return "|".join((f"(?i:{_STRUCTURE}|{_NOT_FINITE})", _SIGNS, *needles))
+    return "|".join((f"(?i:{_FORM}|{_NOT_FINITE})", _SIGNS, *needles))
+
+
+@functools.cache
+def _known_names() -> str:
+    """A word of the name of a metric: with a number behind it, or in the header of a table."""
+    words, last = naming.words()
+    prose = naming.prose()
+    own = "|".join(sorted(filter(str.isalpha, words - prose)))
+    shared = "|".join(sorted(word for word in last & prose if len(word) > 2))
+    return (
+        rf"(?i:(?:^|[^a-z])(?:{own})(?:[^a-z][^0]{{0,60}})?0"
+        rf"|(?:^|[^a-z])(?:{shared})(?:[^a-z0:=]{{0,3}}|[^a-z0:=]?\([^()]{{0,12}}\))\s{{0,9}}[:=]\s{{0,9}}0"
+        rf"|^(?:[^0]*[^a-z0])?(?:{own}|{shared})(?:[^a-z0][^0]*)?$"
+        rf"|[|\t](?:[^|\t0]*[^a-z|\t0])?(?:{own}|{shared})(?:[^a-z|\t0][^|\t0]*)?(?:[|\t\n]|$)"
+        r"|[a-z][_/][a-z][^0]{0,60}0)|[a-z][A-Z][^0 ]{0,40}[ :=]{1,20}0"
+    )
 
 
 def _numbers_of_names(codes: Any) -> IntArray:

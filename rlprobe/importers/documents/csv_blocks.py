@@ -1,8 +1,8 @@
 """Many lines of a table at once -> columns, through pyarrow; others are left to be read one by one.
 
 A block is taken only if all of its rows have as many cells as the header has, every number is
-spelled as any parser reads it, each row has its step, and no cell is quoted. What the others hold
-is for a look at every cell.
+spelled as any parser reads it, each row has its step, and quotes stand around whole cells only.
+What the others hold is for a look at every cell.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from rlprobe.values import BoolArray, FloatArray
 WORTHWHILE_BYTES = 3 * 1024 * 1024  # below that, loading pyarrow costs more than it saves
 BLOCK_BYTES = 4 * 1024 * 1024
 _SLICE = 256 * 1024  # bytes that the parser takes at once: they stay in the cache
-# Quoted cells, comments, calls (`nan(1)`), and what is taken out of lines.
-_ODD = (b'"', b"#", b"(", b"\0")
+# Comments, calls (`nan(1)`), and what is taken out of lines.
+_ODD = (b"#", b"(", b"\0")
 _BLANKS = [*dict.fromkeys(form(word) for word in BLANKS for form in (str, str.upper, str.title))]
 # Text that spells no number and looks like none (RE2).
 _NO_NUMBER = r"^\s*(?:[a-zA-Z_/].*|\d{4}-\d\d-\d\d.*)$"
@@ -74,7 +74,8 @@ class BlockReader:
         known = table.blockwise and table.header == self._header
         if not known or any(odd in block for odd in _ODD):
             return None
-        cells = self._parsed(block)
+        plain = _unquoted(block, table.style.delimiter.encode(), len(table.columns))
+        cells = None if plain is None else self._parsed(plain)
         if cells is None:
             return None
         columns = {place: _column(cells[f"c{place}"]) for place in self._numbers}
@@ -144,6 +145,27 @@ class BlockReader:
         if any(number(it.strip()) is not None or looks_like_number(it) for it in doubtful):
             return None
         return [word.strip() for word in words.to_pylist()]
+
+
+def _unquoted(block: bytes, between: bytes, columns: int) -> bytes | None:
+    """Whole lines without the quotes around cells; None if quotes stand elsewhere, too."""
+    quotes = block.count(b'"')
+    if not quotes:
+        return block
+    rows = block.count(b"\n")
+    parts = rows * (columns - 1), rows - 1  # what stands between cells, and between rows
+    all_cells = quotes == 2 * rows * columns and block[:1] == b'"' and block[-2:] == b'"\n'
+    if all_cells and parts == (block.count(b'"' + between + b'"'), block.count(b'"\n"')):
+        return block.replace(b'"', b"")
+    opened = block.count(between + b'"') + block.count(b'\n"') + (block[:1] == b'"')
+    closed = block.count(b'"' + between) + block.count(b'"\n')
+    alone = (b'""', between + b'"' + between, b'\n"' + between, between + b'"\n')
+    if opened != closed or opened + closed != quotes or any(odd in block for odd in alone):
+        return None
+    codes = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(codes == ord("\n"))
+    before = np.searchsorted(np.flatnonzero(codes == ord('"')), ends)
+    return None if (before % 2).any() else block.replace(b'"', b"")
 
 
 def _count(column: Any, words: Sequence[str], first: int) -> Text:

@@ -41,7 +41,8 @@ class JSONLines(Importer):
     (prime-rl) become one; so do rows of one value each that name its metric
     (`{"metric": "loss", "value": 0.5}`). A row that says of itself that it is one of an evaluation
     (`"mode": "val"`) has its metrics below `eval/`; if it counts its own batches, it belongs to the
-    step before.
+    step before. Rows that say which rank they are of (`rank`, `local_rank`, `process_index`, …),
+    the same steps once for each, are the ranks of one run.
 
     A torn last line or a bad row costs that row, and is reported with its line number. Rows without
     any step are numbered, and the notes say so; where the others have one, a kind of row that comes
