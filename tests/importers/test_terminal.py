@@ -183,8 +183,18 @@ _DICTS = "".join(
 )
 
 
+_PROSE = """\
+    classification (one label for the whole of it,
+        not one for each token). What it takes
+    is the mean of all tokens (but not of the last
+        of them, which is one of padding).
+"""
+
+
 @pytest.mark.parametrize(
-    "text", [_PANEL, _EQUAL, _COLUMNS, _DICTS], ids=["panel", "equal", "table", "dict"]
+    "text",
+    [_PANEL, _EQUAL, _COLUMNS, _DICTS, _PROSE],
+    ids=["panel", "equal", "table", "dict", "prose"],
 )
 def test_lines_of_one_length_are_not_broken_by_that(text: str) -> None:
     assert terminal_of(text.encode()) is None

@@ -252,6 +252,8 @@ class Seam:
 def is_text_torn(first: str, second: str) -> bool:
     """Whether the seam in a line of chatter is hardly the end of one."""
     whole, seam = first + second, len(first)
+    if second.startswith("  "):
+        return False  # people break prose, too, and indent it
     if any(part.start() < seam < part.end() for part in _WHOLES.finditer(whole)):
         return True
     if _NO_BEGIN.match(second) or (first[-1] == " " and second[0].islower()):
