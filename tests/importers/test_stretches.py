@@ -6,11 +6,13 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks import long_logs
 from rlprobe.importers import open_runs
 from rlprobe.importers.console.repeats import sieve, stretches
+from rlprobe.importers.console.repeats.columns import Tokens
 from rlprobe.importers.console.repeats.meaning import Known
 from rlprobe.importers.console.repeats.stretches import Stretches
 from rlprobe.store.run import Run
@@ -159,3 +161,7 @@ def test_a_row_that_is_said_twice_counts_once(tmp_path: Path, taken: list[int]) 
     (run,) = the_same(log(tmp_path, "run.log", "\n".join(lines)))
     assert len(run.steps) == 59
     assert taken
+
+
+def test_no_lines_have_no_numbers() -> None:
+    assert Tokens(b"loss 1\n", np.array([False] * 5 + [True, False])).of([]).size == 0

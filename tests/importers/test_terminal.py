@@ -95,6 +95,21 @@ def test_a_row_that_ends_at_the_width_does_not_go_on_in_chatter(tmp_path: Path) 
     ]
 
 
+def test_a_unit_may_stand_on_the_next_line(tmp_path: Path) -> None:
+    rows = [f"step: {n}: reward: -2.5 entropy: 0.{n}5 loss: 7 s kl: 1.5" for n in range(1, 6)]
+    run = read(tmp_path, "run.log", broken(rows, rows[0].index(" s kl")))
+    assert points(run, "kl_mean") == [(step, 1.5) for step in range(1, 6)]
+
+
+def test_a_row_that_ends_in_a_full_stop_does_not_go_on_in_a_path(tmp_path: Path) -> None:
+    rows = [f"Step: {n}. Mean Reward: 0.{n}5. Std of Reward: 1.25. Training." for n in range(1, 6)]
+    width = len(rows[0])
+    said = "/usr/lib/python3.11/site-packages/torch/utils/checkpoint.py:87: UserWarning: None of"
+    lines = [line for row in rows for line in (row, said)]
+    run = read(tmp_path, "run.log", broken(lines, width))
+    assert [value for _, value in points(run, "reward_mean")] == [0.15, 0.25, 0.35, 0.45, 0.55]
+
+
 def test_a_counter_and_a_nan_in_two_columns_are_put_together(tmp_path: Path) -> None:
     lines: list[str] = []
     for step in range(13, 18):
@@ -183,8 +198,18 @@ _DICTS = "".join(
 )
 
 
+_PROSE = """\
+    classification (one label for the whole of it,
+        not one for each token). What it takes
+    is the mean of all tokens (but not of the last
+        of them, which is one of padding).
+"""
+
+
 @pytest.mark.parametrize(
-    "text", [_PANEL, _EQUAL, _COLUMNS, _DICTS], ids=["panel", "equal", "table", "dict"]
+    "text",
+    [_PANEL, _EQUAL, _COLUMNS, _DICTS, _PROSE],
+    ids=["panel", "equal", "table", "dict", "prose"],
 )
 def test_lines_of_one_length_are_not_broken_by_that(text: str) -> None:
     assert terminal_of(text.encode()) is None

@@ -224,8 +224,8 @@ class Seam:
         lacks = lacks or (len(pair.unit) > _LONG_UNIT and unit < self.at < pair.end)
         if lacks or (_FRACTION.match(self.second) and _WHOLE_NUMBER.search(self.first)):
             return True
-        if pair.unit and self.at >= unit:
-            return _UNIT.match(self.second) is not None
+        if pair.unit and self.at >= unit - 1:  # or at the blank before it
+            return _UNIT.match(self.second.lstrip()) is not None
         if not self._may_be_digits or not ENDS_IN_NUMBER.search(self.first):
             return False
         after = next((each.start for each in self._pairs if each.start >= pair.end), None)
@@ -252,6 +252,8 @@ class Seam:
 def is_text_torn(first: str, second: str) -> bool:
     """Whether the seam in a line of chatter is hardly the end of one."""
     whole, seam = first + second, len(first)
+    if second.startswith("  "):
+        return False  # people break prose, too, and indent it
     if any(part.start() < seam < part.end() for part in _WHOLES.finditer(whole)):
         return True
     if _NO_BEGIN.match(second) or (first[-1] == " " and second[0].islower()):
@@ -278,7 +280,7 @@ def _may_follow(seam: Seam) -> bool:
     """Whether a letter, a slash or a bracket may follow what stands before the seam."""
     if seam.second[0].isalpha() and _ENDS_IN_RULE.search(seam.first.rstrip()):
         return False
-    if seam.second[0].isupper() and _ENDS_IN_STOP.search(seam.first):
+    if not seam.second[0].islower() and _ENDS_IN_STOP.search(seam.first):
         return False
     return _may_follow_number(seam)
 

@@ -38,7 +38,7 @@ class Tokens:
 
     def of(self, lines: Sequence[int]) -> IntArray:
         """The place of the first number of each line."""
-        return np.asarray(self._first[np.asarray(lines)], dtype=np.int64)
+        return np.asarray(self._first[np.asarray(lines, dtype=np.int64)], dtype=np.int64)
 
     def texts(self, places: IntArray) -> Any:
         """Numbers as they are spelled: an array of Arrow's strings."""
