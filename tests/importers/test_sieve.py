@@ -104,6 +104,7 @@ def test_of_a_long_log_what_comes_again_or_has_a_known_name_is_read(
     assert zorp.values.tolist() == [step * 2 for step in range(1, 80)]
     (unread,) = run.info.unread
     assert unread.count == 1
+    assert any(note.startswith("taken for text: ") for note in run.info.notes)
 
 
 @pytest.mark.parametrize("size", [64, 4096, 10**6])

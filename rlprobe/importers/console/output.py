@@ -32,7 +32,8 @@ def readings_of(
             _hear(item, reader, trainings)
     _pause(reader, trainings)
     trainings.add_late(reader.finish())
-    readings = trainings.readings([note for note in (reader.note, *reader.notes()) if note])
+    notes = (reader.note, *reader.notes(), *alike.notes())
+    readings = trainings.readings([note for note in notes if note])
     if not readings:
         raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
     readings[0].unread = [*reader.account.unread(), *readings[0].unread]

@@ -23,6 +23,7 @@ from rlprobe.importers.console.repeats.meaning import Known
 from rlprobe.importers.console.repeats.shapes import Shape, Template
 from rlprobe.importers.console.repeats.skeletons import in_numbers, skeletons
 from rlprobe.importers.source import Source
+from rlprobe.numbers import plural
 from rlprobe.values import BoolArray, IntArray
 
 BLOCK_BYTES = 4 * 1024 * 1024
@@ -61,6 +62,7 @@ class Alike:
     def __init__(self) -> None:
         self._known: dict[bytes, Like] = {}
         self._is_long = False
+        self._once = 0  # lines that came once
 
     def of(self, block: LineBlock) -> list[Like]:
         """What is known of each line of a block; whether it can matter is."""
@@ -77,7 +79,15 @@ class Alike:
         else:
             known |= ((line, Like()) for line in counts)
         known[b""] = _NEVER
-        return list(map(known.__getitem__, block.skeletons))
+        likes = list(map(known.__getitem__, block.skeletons))
+        self._once += likes.count(_ONCE)
+        return likes
+
+    def notes(self) -> list[str]:
+        """What was not looked at, in words."""
+        if not self._once:
+            return []
+        return [f"taken for text: {plural(self._once, 'line')} that came once, of no known name"]
 
     def learn(self, skeleton: bytes, shape: Shape) -> None:
         """How lines of a skeleton are read."""
