@@ -97,6 +97,19 @@ def floats(column: pa.ChunkedArray) -> tuple[FloatArray, BoolArray]:
     return values, valid
 
 
+def flags(array: pa.Array) -> BoolArray:
+    """An array of booleans without nulls."""
+    if not len(array):
+        return np.zeros(0, dtype=np.bool_)
+    bits = np.unpackbits(np.frombuffer(array.buffers()[1], np.uint8), bitorder="little")
+    return bits[array.offset : array.offset + len(array)].astype(np.bool_)
+
+
+def doubles(array: pa.Array) -> FloatArray:
+    """An array of doubles without nulls."""
+    return _values(array, np.float64)
+
+
 def _joined(parts: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
     if len(parts) == 1:
         return parts[0]

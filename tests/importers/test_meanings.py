@@ -8,8 +8,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlprobe.importers.console.meaning import Meanings, RowHead
-from rlprobe.importers.console.shapes import Meaning, Shapes
+from rlprobe.importers.console.repeats.meaning import Meanings, RowHead
+from rlprobe.importers.console.repeats.shapes import Meaning, Shapes
 
 NUMBERS = st.one_of(
     st.floats(allow_nan=True, allow_infinity=True).map(repr),

@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks import long_logs
 from rlprobe.importers import open_runs
-from rlprobe.importers.console import sieve
-from rlprobe.importers.console.sieve import Alike, LineBlock
+from rlprobe.importers.console.repeats import sieve
+from rlprobe.importers.console.repeats.sieve import Alike, LineBlock
 from rlprobe.store.run import Run
 from tests.importers.reading import log
 

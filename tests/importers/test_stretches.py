@@ -11,10 +11,10 @@ import pytest
 
 from benchmarks import long_logs
 from rlprobe.importers import open_runs
-from rlprobe.importers.console import sieve, stretches
-from rlprobe.importers.console.columns import Tokens
-from rlprobe.importers.console.meaning import Known
-from rlprobe.importers.console.stretches import Stretches
+from rlprobe.importers.console.repeats import sieve, stretches
+from rlprobe.importers.console.repeats.columns import Tokens
+from rlprobe.importers.console.repeats.meaning import Known
+from rlprobe.importers.console.repeats.stretches import Stretches
 from rlprobe.store.run import Run
 from tests.importers.reading import log
 from tests.importers.test_sieve import NOISE, same_runs

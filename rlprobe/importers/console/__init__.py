@@ -10,10 +10,7 @@ rows      lines -> rows, one by one as they are known
 given, alike         rows as they are given, once each, at their step; rows that say the same
 rank_rows rows that several ranks print into one log; episodes: several of one step
 evaluated lines about the evaluation of one task
-sieve, skeletons     lines of a long log that can matter; what is left of them without numbers
-meaning, shapes      what a line means by itself; lines that differ only in their numbers
-stretches, columns, late, panels  rows of one form that follow each other, taken as columns:
-          their numbers, what is printed behind them, and rows that are panels
+repeats   lines that are like others: sifted, known by their shape, taken as columns
 line      one line -> metrics; pairs: names and numbers in it; bars: progress bars in it
 places    where a name may stand beside its number
 scalars   scalars with their steps, printed one by one

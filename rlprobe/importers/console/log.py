@@ -30,6 +30,9 @@ class Console(Importer):
     quoted, and so is what was printed for single samples. Evaluations that are printed task by task
     (`Evaluating: arc (10-shot)... accuracy: 0.57`) are metrics below `eval/`, at the step before.
 
+    Of a long log (from 256 kB on) not every line is looked at one by one: one that comes only once
+    in 4 MB, and in which no word of a known name stands beside a number, is text.
+
     The step is the counter that counts optimizer steps best: `global iter` before `inner iter`
     before samples and epochs. The other counters are kept, and `--step-key` chooses. Where rows
     tell none it comes from the progress bar, or rows are numbered; the notes say which. Several
@@ -59,7 +62,7 @@ class Console(Importer):
         """The run in the output."""
         # Its patterns cost more than a small log of another format.
         from rlprobe.importers.console.output import readings_of
-        from rlprobe.importers.console.sieve import blocks_in, blocks_of
+        from rlprobe.importers.console.repeats.sieve import blocks_in, blocks_of
         from rlprobe.importers.console.terminal import terminal_of, unbroken
 
         blocks, terminal = blocks_of(source), terminal_of(source.head)

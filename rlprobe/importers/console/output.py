@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rlprobe.errors import EmptyRunError
+from rlprobe.importers.console.repeats.sieve import Alike, LineBlock
+from rlprobe.importers.console.repeats.stretches import Stretches
 from rlprobe.importers.console.rows import Reader
-from rlprobe.importers.console.sieve import Alike, LineBlock
 from rlprobe.importers.console.signs import tells
 from rlprobe.importers.console.steps import ConsoleRow
-from rlprobe.importers.console.stretches import Stretches
 from rlprobe.importers.console.trainings import Mark, Trainings
 from rlprobe.importers.console.wrapped import width_of
 from rlprobe.importers.importer import Reading

@@ -10,10 +10,10 @@ from rlprobe.importers.console.bars import without_bars
 from rlprobe.importers.console.blocks import Group
 from rlprobe.importers.console.evaluated import evaluated
 from rlprobe.importers.console.given import Given
-from rlprobe.importers.console.meaning import Known, KnownLines, PartHead, RowHead
 from rlprobe.importers.console.messages import Message, every, messages
 from rlprobe.importers.console.pairs import pairs_in, plain_pairs
 from rlprobe.importers.console.prefixes import Line, bare, whole_of
+from rlprobe.importers.console.repeats.meaning import Known, KnownLines, PartHead, RowHead
 from rlprobe.importers.console.scalars import Scalars
 from rlprobe.importers.console.steps import ConsoleRow, Row
 from rlprobe.importers.console.table import Tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlprobe.importers.console.ending import LastWords
 from rlprobe.importers.console.heard import Heard
 from rlprobe.importers.console.messages import Messages
-from rlprobe.importers.console.sieve import blocks_of
+from rlprobe.importers.console.repeats.sieve import blocks_of
 from rlprobe.importers.source import Source
 from rlprobe.values import Event
 

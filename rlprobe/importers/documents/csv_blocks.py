@@ -187,26 +187,11 @@ def _in_each_row(valid: Sequence[BoolArray | None]) -> bool:
 
 
 def _column(column: Any) -> Column:
-    """Numbers, and which there are; by their bytes, as pyarrow's own way loads pandas."""
-    chunks = column.chunks
-    values = np.concatenate([_values(chunk) for chunk in chunks])
-    if not column.null_count:
-        return values, None
-    valid = np.concatenate([_is_valid(chunk) for chunk in chunks])
-    return np.where(valid, values, np.nan), valid
+    """Numbers, and which there are."""
+    from rlprobe.store import arrow
 
-
-def _values(chunk: Any) -> FloatArray:
-    numbers = np.frombuffer(chunk.buffers()[1], np.float64)
-    return numbers[chunk.offset : chunk.offset + len(chunk)]
-
-
-def _is_valid(chunk: Any) -> BoolArray:
-    mask = chunk.buffers()[0]
-    if mask is None:
-        return np.ones(len(chunk), dtype=np.bool_)
-    bits = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")
-    return bits[chunk.offset : chunk.offset + len(chunk)].astype(np.bool_)
+    values, valid = arrow.floats(column)
+    return (np.where(valid, values, np.nan), valid) if column.null_count else (values, None)
 
 
 def _steps(values: FloatArray, valid: BoolArray | None) -> FloatArray | None:

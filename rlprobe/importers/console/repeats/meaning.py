@@ -20,7 +20,7 @@ from rlprobe.importers.console.labels import Kind, Labelled
 from rlprobe.importers.console.lists import Lists
 from rlprobe.importers.console.messages import messages
 from rlprobe.importers.console.prefixes import bare
-from rlprobe.importers.console.shapes import Meaning, Shape, Shapes
+from rlprobe.importers.console.repeats.shapes import Meaning, Shape, Shapes
 from rlprobe.importers.console.signs import tells
 from rlprobe.importers.console.steps import Bar
 from rlprobe.importers.console.table import Tables

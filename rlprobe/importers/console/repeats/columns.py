@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from rlprobe.importers.console.meaning import Known
-from rlprobe.importers.console.shapes import ANY
-from rlprobe.importers.console.skeletons import in_numbers, spans
+from rlprobe.importers.console.repeats.meaning import Known
+from rlprobe.importers.console.repeats.shapes import ANY
+from rlprobe.importers.console.repeats.skeletons import in_numbers, spans
 from rlprobe.values import BoolArray, FloatArray, IntArray
 
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
@@ -44,22 +44,27 @@ class Tokens:
         """Numbers as they are spelled: an array of Arrow's strings."""
         import pyarrow as pa
 
+        from rlprobe.store import arrow
+
         edges, data = pa.py_buffer(self._edges), pa.py_buffer(self._data)
         size = len(self._edges) - 1  # of the numbers, and of what stands between them
         every = pa.Array.from_buffers(pa.string(), size, [None, edges, data])
-        return every.take(pa.array(2 * places.ravel()))
+        return every.take(arrow.from_numpy(2 * places.ravel(), pa.int64()))
 
     def values(self, places: IntArray) -> FloatArray:
         """Numbers, in the shape of their places; ValueError where one is none."""
-        values = self.texts(places).cast("float64").to_numpy(zero_copy_only=False)
-        return np.asarray(values, dtype=np.float64).reshape(places.shape)
+        from rlprobe.store import arrow
+
+        return arrow.doubles(self.texts(places).cast("float64")).reshape(places.shape)
 
     def match(self, places: IntArray, pattern: str) -> BoolArray:
         """Which numbers are spelled as a pattern wants, in the shape of their places."""
         import pyarrow.compute as pc
 
+        from rlprobe.store import arrow
+
         fits = pc.match_substring_regex(self.texts(places), f"^(?:{pattern})$")
-        return np.asarray(fits.to_numpy(zero_copy_only=False)).reshape(places.shape)
+        return arrow.flags(fits).reshape(places.shape)
 
 
 def _leading(flags: BoolArray) -> int:

@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from rlprobe import naming, schema
-from rlprobe.importers.console.columns import Slots, Tokens, slots_of
-from rlprobe.importers.console.meaning import Known
-from rlprobe.importers.console.shapes import Shape, Template
-from rlprobe.importers.console.skeletons import in_numbers, skeletons
+from rlprobe.importers.console.repeats.columns import Slots, Tokens, slots_of
+from rlprobe.importers.console.repeats.meaning import Known
+from rlprobe.importers.console.repeats.shapes import Shape, Template
+from rlprobe.importers.console.repeats.skeletons import in_numbers, skeletons
 from rlprobe.importers.source import Source
 from rlprobe.values import BoolArray, IntArray
 
 BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_SEGMENT = 256 * 1024
 _LEARNING_BYTES = 256 * 1024  # of the first block
-WORTHWHILE_BYTES = 512 * 1024  # below that, loading pyarrow costs more than it saves
+WORTHWHILE_BYTES = 256 * 1024  # below that, loading pyarrow costs more than it saves
 _ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\r\n]*\x07")
 _MOST_KNOWN = 40_000  # skeletons that are remembered
 _OFTEN, _NO_TIMES = 2, 2**31
@@ -212,6 +212,8 @@ def matter(lines: Sequence[bytes]) -> list[int]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from rlprobe.store import arrow
+
     data = b"\n".join(lines) + b"\n"
     codes = np.frombuffer(data, np.uint8)
     starts = np.append(0, np.flatnonzero(codes == ord("\n")) + 1)
@@ -219,7 +221,7 @@ def matter(lines: Sequence[bytes]) -> list[int]:
     offsets = pa.py_buffer(starts.astype(np.int32))
     rows = pa.Array.from_buffers(pa.binary(), len(lines), [None, offsets, pa.py_buffer(data)])
     always, structure, head, beside, known = (
-        pc.match_substring_regex(rows, pattern).to_numpy(zero_copy_only=False)
+        arrow.flags(pc.match_substring_regex(rows, pattern))
         for pattern in (
             _always(),
             _STRUCTURE,
@@ -229,7 +231,7 @@ def matter(lines: Sequence[bytes]) -> list[int]:
         )
     )
     pairs, few = _pairs_and_few_words(codes, starts)
-    braced = pc.match_substring(rows, "{").to_numpy(zero_copy_only=False)  # a dict, or none
+    braced = arrow.flags(pc.match_substring(rows, "{"))  # a dict, or none
     may = ~braced & (structure | head | ((pairs > 0) & (beside | few)))
     often: list[int] = np.where(
         always | (may & known), 1, np.where(may, _OFTEN, _NO_TIMES)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlprobe.importers.console import line as console_line
-from rlprobe.importers.console.columns import Tokens
-from rlprobe.importers.console.meaning import Head, PartHead
 from rlprobe.importers.console.regular import Regular
-from rlprobe.importers.console.sieve import Like
+from rlprobe.importers.console.repeats.columns import Tokens
+from rlprobe.importers.console.repeats.meaning import Head, PartHead
+from rlprobe.importers.console.repeats.sieve import Like
 from rlprobe.values import FloatArray, IntArray
 
 _MOST_TIMES = 1_000  # that a name comes behind one row

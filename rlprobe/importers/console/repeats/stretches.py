@@ -17,12 +17,12 @@ import numpy as np
 
 from rlprobe.importers.console.episodes import Episodes
 from rlprobe.importers.console.given import of_evaluation
-from rlprobe.importers.console.late import is_late, late_of
-from rlprobe.importers.console.meaning import BarHead, Known, PartHead, RowHead
-from rlprobe.importers.console.panels import panel_of
 from rlprobe.importers.console.prefixes import bare
+from rlprobe.importers.console.repeats.late import is_late, late_of
+from rlprobe.importers.console.repeats.meaning import BarHead, Known, PartHead, RowHead
+from rlprobe.importers.console.repeats.panels import panel_of
+from rlprobe.importers.console.repeats.sieve import Like, LineBlock
 from rlprobe.importers.console.rows import Reader
-from rlprobe.importers.console.sieve import Like, LineBlock
 from rlprobe.importers.console.steps import Bar, ConsoleRow, ConsoleRows
 from rlprobe.importers.console.trainings import Trainings
 from rlprobe.importers.console.wrapped import SHORTEST

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlprobe.importers.console.blocks import Blocks
-from rlprobe.importers.console.columns import Tokens
-from rlprobe.importers.console.meaning import PartHead
-from rlprobe.importers.console.sieve import Like
+from rlprobe.importers.console.repeats.columns import Tokens
+from rlprobe.importers.console.repeats.meaning import PartHead
+from rlprobe.importers.console.repeats.sieve import Like
 from rlprobe.values import FloatArray
 
 Place = tuple[int, Hashable]  # of a number: in which line of the panel, under which key
