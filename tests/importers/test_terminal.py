@@ -163,6 +163,15 @@ def test_chatter_behind_a_yaml_block_is_none_of_it(tmp_path: Path) -> None:
     assert names(tmp_path, text) == {"entropy", "loss"}
 
 
+def test_a_spread_under_a_heading_is_no_sample_of_a_name_of_its_own(tmp_path: Path) -> None:
+    text = "".join(
+        f"[Step {n}]\n\treward = 6.{n} ± 1.75\n\tspeed(iter/s) = 2.5 tokens/s\n\treward_std = 2{n}.5\n"
+        for n in range(1, 6)
+    )
+    run = read(tmp_path, "run.log", text)
+    assert points(run, "reward_std") == [(n, 20.5 + n) for n in range(1, 6)]
+
+
 def test_a_row_whose_number_is_nan_is_at_its_own_step(tmp_path: Path) -> None:
     rows = ["0.99ms", "0.98ms", "nan", "0.97ms"]
     text = "".join(
