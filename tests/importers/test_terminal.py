@@ -165,7 +165,8 @@ def test_chatter_behind_a_yaml_block_is_none_of_it(tmp_path: Path) -> None:
 
 def test_a_spread_under_a_heading_is_no_sample_of_a_name_of_its_own(tmp_path: Path) -> None:
     text = "".join(
-        f"[Step {n}]\n\treward = 6.{n} ± 1.75\n\tspeed(iter/s) = 2.5 tokens/s\n\treward_std = 2{n}.5\n"
+        f"[Step {n}]\n\treward = 6.{n} ± 1.75\n\tspeed(iter/s) = 2.5 tokens/s\n"
+        f"\treward_std = 2{n}.5\n"
         for n in range(1, 6)
     )
     run = read(tmp_path, "run.log", text)
