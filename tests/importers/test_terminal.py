@@ -95,6 +95,16 @@ def test_a_row_that_ends_at_the_width_does_not_go_on_in_chatter(tmp_path: Path) 
     ]
 
 
+def test_the_number_of_a_step_in_a_heading_is_put_together(tmp_path: Path) -> None:
+    lines = [
+        line
+        for step in (0, 50, 100, 150)
+        for line in (f"2024-05-01 10:11:12 - trainer - INFO - Step {step}:", f"- loss: {step}.5")
+    ]
+    run = read(tmp_path, "run.log", broken(lines, 45))
+    assert points(run, "loss") == [(0, 0.5), (50, 50.5), (100, 100.5), (150, 150.5)]
+
+
 def test_a_unit_may_stand_on_the_next_line(tmp_path: Path) -> None:
     rows = [f"step: {n}: reward: -2.5 entropy: 0.{n}5 loss: 7 s kl: 1.5" for n in range(1, 6)]
     run = read(tmp_path, "run.log", broken(rows, rows[0].index(" s kl")))
