@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from rlprobe import naming
@@ -88,7 +88,11 @@ def table(random: Random, manner: Manner) -> Table:
     first = random.choice([0, 1, every, every * random.randint(1, 40)])
     count = random.randint(40, 120) if random.random() < 0.03 else random.randint(2, 6)
     steps = [first + every * place for place in range(count)]
-    columns = {name: _column(random, manner, len(steps)) for name in names}
+    columns = {}
+    for name in names:
+        # `reward: 0.5 ± 0.1` beside `reward_std: 3 ms` has two spreads: nobody can tell which.
+        spread = manner.spread and f"{name}_std" not in names
+        columns[name] = _column(random, replace(manner, spread=spread), len(steps))
     return Table(steps, [{name: columns[name][at] for name in names} for at in range(len(steps))])
 
 

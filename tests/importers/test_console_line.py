@@ -156,3 +156,8 @@ def test_any_text_is_survived(text: str) -> None:
 def test_numbers_come_back_exactly(step: int, value: float, form: str) -> None:
     row = parse(form.format(s=step, v=value))
     assert row == {"step": step, "loss": value}
+
+
+def test_a_spread_under_its_own_name_is_not_what_stands_behind_a_plus_minus() -> None:
+    row = parse("step: 3, reward_std: 20.5, reward: 6.4 ± 1.75, loss: 0.5")
+    assert row == {"step": 3, "reward_std": 20.5, "reward": 6.4, "loss": 0.5}

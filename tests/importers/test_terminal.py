@@ -95,6 +95,16 @@ def test_a_row_that_ends_at_the_width_does_not_go_on_in_chatter(tmp_path: Path) 
     ]
 
 
+def test_the_number_of_a_step_in_a_heading_is_put_together(tmp_path: Path) -> None:
+    lines = [
+        line
+        for step in (0, 50, 100, 150)
+        for line in (f"2024-05-01 10:11:12 - trainer - INFO - Step {step}:", f"- loss: {step}.5")
+    ]
+    run = read(tmp_path, "run.log", broken(lines, 45))
+    assert points(run, "loss") == [(0, 0.5), (50, 50.5), (100, 100.5), (150, 150.5)]
+
+
 def test_a_unit_may_stand_on_the_next_line(tmp_path: Path) -> None:
     rows = [f"step: {n}: reward: -2.5 entropy: 0.{n}5 loss: 7 s kl: 1.5" for n in range(1, 6)]
     run = read(tmp_path, "run.log", broken(rows, rows[0].index(" s kl")))
@@ -161,6 +171,16 @@ def test_chatter_behind_a_yaml_block_is_none_of_it(tmp_path: Path) -> None:
     chatter = "The answer is 42. So we add 3 and 4 to get 7, and then 7\n/a/checkpoint.py:87\n"
     text = "".join(block.replace("{n}", str(n)) + chatter for n in range(1, 5))
     assert names(tmp_path, text) == {"entropy", "loss"}
+
+
+def test_a_spread_under_a_heading_is_no_sample_of_a_name_of_its_own(tmp_path: Path) -> None:
+    text = "".join(
+        f"[Step {n}]\n\treward = 6.{n} ± 1.75\n\tspeed(iter/s) = 2.5 tokens/s\n"
+        f"\treward_std = 2{n}.5\n"
+        for n in range(1, 6)
+    )
+    run = read(tmp_path, "run.log", text)
+    assert points(run, "reward_std") == [(n, 20.5 + n) for n in range(1, 6)]
 
 
 def test_a_row_whose_number_is_nan_is_at_its_own_step(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ class _Block:
     metrics: Row = field(default_factory=dict)
     sure: set[str] = field(default_factory=set)
     counters: Row = field(default_factory=dict)
+    spreads: set[str] = field(default_factory=set)
     first: str = ""
     yaml: bool = False
     panel: bool = False
@@ -100,6 +101,7 @@ class Blocks:
         self._step: int | None = None
         self._where: Where = "nowhere"
         self._under: dict[str, list[float]] = {}
+        self._spreads: dict[str, list[float]] = {}  # what stood behind a `±`
         self._sure: set[str] = set()
         self._line = (0, "")
         self._lines: list[tuple[int, str]] = []
@@ -230,8 +232,11 @@ class Blocks:
                 number, text = self._line
                 self._unknown[name] = 1, number, text
         for name, value in label.metrics.items():
-            if label.redrawn or prefix + name not in block.metrics:
+            spread = name.removesuffix("_std") != name and name[:-4] in label.metrics
+            known = prefix + name in block.metrics and prefix + name not in block.spreads
+            if label.redrawn or not (known or (spread and prefix + name in block.metrics)):
                 block.metrics[prefix + name] = value
+                (block.spreads.add if spread else block.spreads.discard)(prefix + name)
         # In a sentence (`beta warm-up: step 2/20, beta=0.1`) a counter is not that of the block.
         if label.panel or block.yaml or not label.metrics:
             block.counters |= {prefix + name: value for name, value in label.counters.items()}
@@ -260,7 +265,8 @@ class Blocks:
         else:
             self._sure |= block.sure
             for name, value in {**block.counters, **block.metrics}.items():
-                values = self._under.setdefault(name, [])
+                under = self._spreads if name in block.spreads else self._under
+                values = under.setdefault(name, [])
                 if len(values) < _MOST_VALUES:
                     values.append(value)
 
@@ -279,8 +285,9 @@ class Blocks:
 
     def _flush(self) -> None:
         """All blocks of one step are whole."""
-        under, sure = self._under, self._sure
-        self._under, self._sure = {}, set()
+        # What is printed under its own name is not what stands behind a `±`.
+        under, sure = {**self._spreads, **self._under}, self._sure
+        self._under, self._spreads, self._sure = {}, {}, set()
         unknown, self._unknown = self._unknown, {}
         if not under:
             return

@@ -109,13 +109,14 @@ def metrics_of(
 ) -> dict[str, float]:
     """Names and numbers, without counters that tell their total; `x ± y` is a mean and a spread."""
     row: dict[str, float] = {}
+    spreads: dict[str, float] = {}
     for pair in pairs:
         if pair.of is None:
             name = name_of(pair)
             row[name] = pair.value
             if pair.spread is not None:
-                row[f"{name}_std"] = pair.spread
-    return row
+                spreads[f"{name}_std"] = pair.spread
+    return {**spreads, **row}  # a name of its own tells better
 
 
 def plain_pairs(text: str) -> tuple[list[tuple[str, float]], str]:

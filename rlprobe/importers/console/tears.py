@@ -47,6 +47,10 @@ _STEP = re.compile(
     r"(?=\s{0,9}(?:[:/|,;\]=-]|(?!nan|inf)[A-Za-z{\['(]|$))",
     re.IGNORECASE,
 )
+_ENDS_IN_STEP = re.compile(
+    r"(?<![\w/])(?:step|iter|iteration|epoch)\s?[:=#]?\s?\d+$", re.IGNORECASE
+)
+_REST_OF_STEP = re.compile(r"\d+\s?[:\])=-]+")
 _DICT = re.compile(r"\b(?:[Ss]tep|[Rr]ollout|[Pp]erf|[Ee]val|[Tt]rain) \d+:?\s?\{")
 _UNIT = re.compile(r"(?:[mu]?s|[KMG]i?B|it/s|\w{1,3}ens/s|%)(?=\s|[,;|]|$)")
 _MAY_FOLLOW = {  # a number
@@ -96,7 +100,7 @@ class Seam:
             return True
         if any(step.start() < self.at < step.end("at") for step in _STEP.finditer(self.whole)):
             return not STEPPED.match(second)
-        if self._is_point_torn:
+        if self._is_point_torn or self._is_heading_torn:
             return True
         if not (self.before or STEPPED.search(first)):
             return self._is_column_torn
@@ -188,6 +192,11 @@ class Seam:
         point, first = console_line.point(self.whole), console_line.point(self.first)
         digits = self.second.isdigit() or (first is None and not _LETTER.search(self.second))
         return point is not None and digits
+
+    @property
+    def _is_heading_torn(self) -> bool:
+        """Whether it goes through the number of a step, and nothing follows."""
+        return bool(_ENDS_IN_STEP.search(self.first) and _REST_OF_STEP.fullmatch(self.second))
 
     @property
     def is_name_torn(self) -> bool:
