@@ -93,7 +93,7 @@ class Alike:
         """How lines of a skeleton are read."""
         like = self._known[skeleton]
         if like is _NEVER or like is _ONCE:
-            like = self._known[skeleton] = Like(matters=False)
+            like = self._known[skeleton] = Like(matters=like is _ONCE)  # it came again
         like.shape = shape
 
 
