@@ -68,8 +68,9 @@ def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) 
                 _pause(reader, trainings)
                 trainings.hear(text)
                 before = reader.progress
+            alone = not reader.waits
             rows = reader.feed(text, numbers[place])
-            if reader.known.shape is not None:
+            if alone and reader.known.shape is not None:
                 alike.learn(skeletons[place], reader.known.shape)
         if reader.progress != before:
             before = reader.progress
