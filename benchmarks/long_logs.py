@@ -83,6 +83,25 @@ def trl(step: int, numbers: random.Random) -> Iterator[str]:
     yield f"{step % 100:3d}%|{'█' * 8:10}| {step}/{STEPS} [10:07<1:20:11, 2.43s/it]"
 
 
+def solutions(step: int, numbers: random.Random) -> Iterator[str]:
+    """Completions full of steps, sums and answers, and the dict of the step."""
+    count = numbers.randint
+    for _ in range(4):
+        for place in range(1, 6):
+            words = " ".join(numbers.choices(_WORDS, k=count(5, 14)))
+            yield numbers.choice(
+                (
+                    f"Step {place}: {words} {count(1, 99)} * {count(1, 9)} = {count(1, 999)}.",
+                    f"{place}. {words.capitalize()}: {count(1, 99)}",
+                    f"So the {words} is {count(1, 500)} dollars.",
+                    f"**{words.title()}** = {count(1, 99)} + {count(1, 99)}",
+                    f"\\boxed{{{count(1, 99)}}}",
+                    f"<answer>{count(1, 99)}</answer> {words}",
+                )
+            )
+    yield from list(trl(step, numbers))[-2:]
+
+
 def trl_dicts(step: int, numbers: random.Random) -> Iterator[str]:
     """Nothing but dicts."""
     values = {name: numbers.random() for name in _TRL}
@@ -196,7 +215,8 @@ def _table(names: Sequence[str], step: int, numbers: random.Random) -> Iterator[
 
 
 CONSOLE: dict[str, Callable[[int, random.Random], Iterator[str]]] = {
-    kind.__name__: kind for kind in (trl, trl_dicts, verl, megatron, deepspeed_chat, tables)
+    kind.__name__: kind
+    for kind in (trl, solutions, trl_dicts, verl, megatron, deepspeed_chat, tables)
 }
 JSONL: dict[str, Callable[[int, random.Random], Iterator[str]]] = {
     kind.__name__: kind for kind in (jsonl, jsonl_mixed, jsonl_nested, jsonl_nan, jsonl_verl)
