@@ -20,7 +20,11 @@ from tests.importers.reading import log
 from tests.importers.test_sieve import NOISE, same_runs
 
 STEPS = 150
-SPARSE = ("trl", "megatron")  # of which most rows have something unheard of between them
+SPARSE = (
+    "trl",
+    "solutions",
+    "megatron",
+)  # of which most rows have something unheard of between them
 PANEL = """\
 ----------------------------
 | rollout/      |          |

@@ -43,6 +43,9 @@ _WITH_NUMBER = (
     r"step|iter|itr|epoch|episode|update|rollout|batch|round|reward|grad_norm|tensor\(|[0-9.]\s?\("
     r"|[0-9]\.?\s{0,9}[A-Za-z%/]{0,12}[^A-Za-z0-9]*$"
 )
+_LED = frozenset(
+    {"and", "debug", "info", "metrics", "root", "warning", "with"}
+)  # what may stand before a name
 # What tells of a training, and not of a step.
 _SIGNS = (
     r"(?:train_runtime|TrainOutput\(|Num examples|Num Epochs|Total optimization steps|Total steps"
@@ -282,9 +285,12 @@ def _known_names() -> str:
     prose = naming.prose()
     own = "|".join(sorted(filter(str.isalpha, words - prose)))
     shared = "|".join(sorted(word for word in last & prose if len(word) > 2))
+    # A name in words of prose has no other words: `mean length: 0`, and not `so their length: 0`.
+    every = "|".join(sorted(filter(str.isalpha, words | _LED)))
+    begins = rf"(?:^|[^a-z_ ])\s*(?:(?:{every})[ _/.-]{{1,3}}){{0,4}}"
     return (
         rf"(?i:(?:^|[^a-z])(?:{own})(?:[^a-z][^0]{{0,60}})?0"
-        rf"|(?:^|[^a-z])(?:{shared})(?:[^a-z0:=]{{0,3}}|[^a-z0:=]?\([^()]{{0,12}}\))\s{{0,9}}[:=]\s{{0,9}}0"
+        rf"|{begins}(?:{shared})(?:[^a-z0:=]{{0,3}}|[^a-z0:=]?\([^()]{{0,12}}\))\s{{0,9}}[:=]\s{{0,9}}0"
         rf"|^(?:[^0]*[^a-z0])?(?:{own}|{shared})(?:[^a-z0][^0]*)?$"
         rf"|[|\t](?:[^|\t0]*[^a-z|\t0])?(?:{own}|{shared})(?:[^a-z|\t0][^|\t0]*)?(?:[|\t\n]|$)"
         r"|[a-z][_/][a-z][^0]{0,60}0)|[a-z][A-Z][^0 ]{0,40}[ :=]{1,20}0"
