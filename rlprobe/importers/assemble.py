@@ -217,8 +217,9 @@ def _canonical(step: IntArray, columns: Columns, aliases: naming.Aliases) -> Col
 def _second_names(columns: Columns, aliases: naming.Aliases) -> Columns:
     """What is told under a second name of a metric, where it is something else: under that name."""
     seconds: Columns = {}
-    best = {item.name: item.key for item in aliases.plan(tuple(columns))}
-    for item in aliases.plan(tuple(columns)):
+    plan = aliases.plan(tuple(columns))
+    best = {item.name: item.key for item in plan}
+    for item in plan:
         first = best[item.name]
         if item.key in (first, item.name) or schema.metric(item.key) is not None:
             continue

@@ -6,7 +6,7 @@ import re
 
 from rlprobe import _visible, naming
 from rlprobe.importers.console import line as console_line
-from rlprobe.importers.console.pairs import left_of, pairs_in
+from rlprobe.importers.console.pairs import pairs_in, words_beside
 from rlprobe.importers.console.prefixes import ANSI
 from rlprobe.importers.unread import UnreadCount
 from rlprobe.numbers import plural
@@ -16,7 +16,6 @@ _QUOTED = 200  # characters
 _IN_NOTE = 60  # characters of these
 _LONGEST = 4_000
 _HINT = re.compile(r"[\w)\]%'\"]\s{0,3}[:=|]\s{0,3}(?:[-+]?\.?\d|nan|-?inf)", re.IGNORECASE)
-_WORD = re.compile(r"[A-Za-z]{2,}")
 _FEW_WORDS = 4
 
 
@@ -77,5 +76,4 @@ def looks_like_metrics(text: str) -> bool:
     known = [
         pair for pair in names if console_line.is_measurement(console_line.shortened(pair.key))
     ]
-    words = len(_WORD.findall(left_of(text, pairs)))
-    return bool(known) and words <= _FEW_WORDS + len(pairs)
+    return bool(known) and words_beside(text, pairs) <= _FEW_WORDS + len(pairs)

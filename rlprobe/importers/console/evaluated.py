@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rlprobe.importers.console import line as console_line
-from rlprobe.importers.console.pairs import left_of, metrics_of, pairs_in
+from rlprobe.importers.console.pairs import metrics_of, pairs_in, words_beside
 
 Row = dict[str, float]
 
@@ -15,7 +15,6 @@ _TASK = re.compile(
     re.IGNORECASE,
 )
 _ASIDE = re.compile(r"\([^()]{0,80}\)")
-_WORD = re.compile(r"[A-Za-z]{2,}")
 _LONGEST = 300
 _MOST_WORDS = 2  # beside names and numbers; what has more is a sentence
 
@@ -30,8 +29,7 @@ def evaluated(text: str) -> Row:
         return {}
     result = _ASIDE.sub(" ", text[match.end() :])
     pairs = [pair for pair in pairs_in(result) if not console_line.counter_in(pair)]
-    words = _WORD.findall(left_of(result, pairs))
-    if len(words) > _MOST_WORDS or any(pair.blank for pair in pairs):
+    if words_beside(result, pairs) > _MOST_WORDS or any(pair.blank for pair in pairs):
         return {}
     task = match["task"].rstrip(".")
     return {

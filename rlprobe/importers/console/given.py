@@ -104,9 +104,8 @@ class Given:
         self.names.update(self.last if rows.steps is not None else ())
         self.blocks.row_given(last.step)
         self.measured += len(rows)
-        size = len(rows) if rows.beside is None else 2 * len(rows) + 1
-        self.count += size
-        self.account.read += size
+        self.count += rows.size
+        self.account.read += rows.size
         self.steps += len(rows) if rows.steps is not None else self.latest is not None
         self.latest = last.step
         self.unstepped |= rows.steps is None

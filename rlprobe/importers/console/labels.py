@@ -19,6 +19,7 @@ from rlprobe.importers.console.pairs import (
     metrics_of,
     pairs_in,
     value_of,
+    words_beside,
 )
 from rlprobe.importers.numbers import spelled
 
@@ -197,7 +198,7 @@ def _several(text: str) -> Labelled | None:
     pairs = pairs_in(inside)
     if len(pairs) < 2 or not _is_list(left_of(inside, pairs), len(pairs)):
         pairs = [pair for pair in pairs if _is_named(pair)]
-    words = len(_WORD.findall(left_of(inside, pairs)))
+    words = words_beside(inside, pairs)
     if not pairs or words > (_MOST_WORDS if len(pairs) == 1 else len(pairs) + 1):
         return None
     label = Labelled("labels", redrawn=redrawn is not None)

@@ -84,9 +84,7 @@ class Training:
         if last.bar is not None:
             self.total = last.bar.of
         self._launches[-1].add_rows(rows)
-        columns = rows.columns()
-        size = len(next(iter(columns.values()))[0])
-        self._table.add_columns(np.zeros(size, dtype=np.int64), columns)
+        self._table.add_columns(np.zeros(rows.size, dtype=np.int64), rows.columns())
         self.end = len(self) - 1
 
     def _know(self, row: ConsoleRow, places: Places, *, relaunched: bool) -> None:
@@ -180,7 +178,7 @@ class _Launch:
             self._epochs.extend(epochs)
             self._rows.extend(range(self._size, self._size + len(rows)))
         self._steps.add_rows(rows)
-        self._size += len(rows) if rows.beside is None else 2 * len(rows) + 1
+        self._size += rows.size
 
     def settled(self) -> tuple[list[int], list[str]]:
         """The steps, and in words where they come from.

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from rlprobe import naming, schema
-from rlprobe.importers.console.pairs import NUMBER, Pair, left_of, metrics_of, pairs_in, piped
+from rlprobe.importers.console.pairs import NUMBER, Pair, metrics_of, pairs_in, piped, words_beside
 from rlprobe.importers.console.prefixes import ANSI
 from rlprobe.importers.numbers import spelled
 from rlprobe.importers.steps import best_step_key, is_counter, step_number
@@ -72,7 +72,6 @@ _SECONDS = frozenset(
 )
 _LOGGED = frozenset({"info", "debug", "warning", "root", "metrics"})
 _PREFIXES = _LOGGED | {"train", "training", "and", "with"}
-_WORD = re.compile(r"[A-Za-z]{2,}")
 _BEFORE_BODY = re.compile(
     r"(?:\w[\w ]{0,20}\s?[|:>]{1,3}\s+)?(?=['\"])"
 )  # of a dict without braces
@@ -281,7 +280,7 @@ def _plain(
         asked = step_key is not None and pair.value == step
         if asked or not start <= pair.start < end:
             row.setdefault(name, pair.value)
-    words = len(_WORD.findall(left_of(text[end:], pairs_in(text[end:]))))
+    words = words_beside(text[end:], pairs_in(text[end:]))
     # Prose may mention a step and a number: what is left beside the pairs tells the difference.
     return {**row, "step": step} if words <= 2 + 2 * len(row) else None
 
@@ -289,7 +288,7 @@ def _plain(
 def _led(text: str, row: dict[str, float]) -> dict[str, float] | None:
     """A row whose step is the bare number before it; nothing but pairs may follow."""
     match = _LEADING.match(text)
-    if match is None or _WORD.search(left_of(text, pairs_in(text))):
+    if match is None or words_beside(text, pairs_in(text)):
         return None
     return {**row, "step": float(match[1])}
 

@@ -42,6 +42,7 @@ _MEASURED = re.compile(
     rf"(?P<value>{_VALUE})(?:\s?(?:±|\+/?-)\s?(?P<spread>{NUMBER}))?(?P<unit>{_UNIT})",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"[A-Za-z]{2,}")
 SOURCE_FILES = (".py", ".cpp", ".cc", ".cu")  # `train.py:143` is a place
 _NUMBERS = frozenset({"nan", "inf", "infinity"})  # what stands before a number, and is no name
 _SCALE = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "%": 1e-2}
@@ -102,6 +103,11 @@ def left_of(text: str, pairs: Sequence[Pair]) -> str:
     ends = [0, *(pair.end for pair in pairs)]
     starts = [*(pair.start for pair in pairs), len(text)]
     return " ".join(text[end:start] for end, start in zip(ends, starts, strict=True))
+
+
+def words_beside(text: str, pairs: Sequence[Pair]) -> int:
+    """How many words of two letters or more of the text are in no pair: what has many is prose."""
+    return len(_WORD.findall(left_of(text, pairs)))
 
 
 def metrics_of(

@@ -65,16 +65,20 @@ class ConsoleRows:
     bars: Sequence[Bar | None]
     beside: tuple[tuple[str, ...], FloatArray] | None = None
 
+    @property
+    def size(self) -> int:
+        """How many these are with the rows beside them."""
+        return len(self) if self.beside is None else 2 * len(self) + 1
+
     def columns(self) -> dict[str, tuple[FloatArray, BoolArray | None]]:
         """Values and validity by name, with the rows beside."""
         if self.beside is None:
             return {name: (self.values[:, at], None) for at, name in enumerate(self.names)}
-        size = 2 * len(self) + 1
-        own = np.arange(size) % 2 == 1
+        own = np.arange(self.size) % 2 == 1
         columns: dict[str, tuple[FloatArray, BoolArray | None]] = {}
         for names, values, there in ((self.names, self.values, own), (*self.beside, ~own)):
             for at, name in enumerate(names):
-                column = np.full(size, np.nan)
+                column = np.full(self.size, np.nan)
                 column[there] = values[:, at]
                 columns[name] = column, there
         return columns

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rlprobe.importers.console.repeats.meaning import Known
-from rlprobe.importers.console.repeats.shapes import ANY
+from rlprobe.importers.console.repeats.shapes import ANY, Template
 from rlprobe.importers.console.repeats.skeletons import in_numbers, spans
 from rlprobe.values import BoolArray, FloatArray, IntArray
 
@@ -120,12 +120,11 @@ class Slots:
         return fit
 
 
-def slots_of(line: Known) -> Slots | None:
+def slots_of(line: Known, template: Template) -> Slots | None:
     """Where the numbers of a line stand; None where that is not known by their order."""
     text = line.segment
-    template = None if line.shape is None else line.shape.fitting(text)
-    match = None if template is None or line.head.barred else template.match(text)
-    if template is None or match is None:
+    match = None if line.head.barred else template.match(text)
+    if match is None:
         return None
     data = text.encode()
     starts, ends = spans(in_numbers(data))

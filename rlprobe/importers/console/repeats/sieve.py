@@ -114,13 +114,15 @@ class Like:
     matters: bool = True
     shape: Shape | None = None
     line: Known | None = None
-    slots: dict[Template | None, Slots | None] = field(default_factory=dict)
+    slots: dict[Template, Slots | None] = field(default_factory=dict)
 
     def slots_in(self, line: Known) -> Slots | None:
         """Where the numbers of lines stand that have the template of this one."""
         template = None if line.shape is None else line.shape.fitting(line.segment)
+        if template is None:
+            return None
         if template not in self.slots:
-            self.slots[template] = slots_of(line)
+            self.slots[template] = slots_of(line, template)
         return self.slots[template]
 
 
