@@ -25,9 +25,11 @@ from rlprobe import schema
 from rlprobe._version import __version__
 from rlprobe.errors import InputError, NewerFormatError
 from rlprobe.store import files, layout
+from rlprobe.store.living import process_birth
 from rlprobe.values import Attempt
 
 ENDS = frozenset({"completed", "crashed", "halted", "killed"})  # what a process says of its end
+_RESERVED = 2048  # bytes of a process's file at its start: its end fits in on a full disk
 LAUNCHER_RANK = -1  # the `rlprobe record` process itself
 
 
@@ -118,16 +120,14 @@ def write_process(
         "health": dict(health or {}),
     }
     path = process_path(run_dir, attempt, rank, writer)
-    files.write_atomic(path, json.dumps(content))
-
-
-def process_birth(pid: int) -> float:
-    """When a process began, in clock ticks since boot; 0 where the system does not tell."""
+    text = json.dumps(content)
+    if status is None and not health:
+        text = text.ljust(_RESERVED)
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-        return float(stat.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0.0
+        files.write_atomic(path, text)
+    except OSError:
+        if not (status and path.is_file() and files.overwrite(path, text)):
+            raise
 
 
 def processes(run_dir: Path, attempt: int) -> tuple[Process, ...]:
