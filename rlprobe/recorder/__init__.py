@@ -4,6 +4,7 @@ recorder           the public class; appends and returns
 snapshot           what must be copied on the training thread, and what need not be
 buffer             bounded queues between the threads; count what they had to drop
 process            one process's part of a recording, from its claim to its last word
+own_files          what it writes beside the tables; makes a deleted directory again
 lifecycle          fork, signals, exceptions, exit
 failure            what is known of an exception or of a last line
 launch             rank and world size from the launcher's environment

@@ -12,19 +12,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlprobe import schema
 from rlprobe.recorder import last_words
 from rlprobe.recorder.buffer import Buffer
 from rlprobe.recorder.disk import DiskWatch
 from rlprobe.recorder.failure import explained, last_line
 from rlprobe.recorder.health import Health
+from rlprobe.recorder.own_files import OwnFiles, describable
 from rlprobe.recorder.requests import Request
 from rlprobe.recorder.rollouts import SamplePolicy
-from rlprobe.recorder.sink import ShardSink
 from rlprobe.recorder.snapshot import frozen_data, size_of
 from rlprobe.recorder.writer import Writer
-from rlprobe.store import layout, leftovers, manifest
-from rlprobe.store.text import plain_data, text_of
+from rlprobe.store import manifest
+from rlprobe.store.text import text_of
 
 CRITICAL = ("nan_detected", "crash", "halted", "run_ended")
 _WITH_RING = ("nan_detected", "crash")
@@ -62,37 +61,35 @@ class RecordedProcess:
         self.status: str | None = None
         self.is_closed = False
         self.is_abandoned = False
-        self._launch = launch
-        self._writer_id = f"{role}.{layout.new_writer_id()}"
-        self._started = time.time()
-        self._described: dict[str, Any] = {}
         self._last_request: Request | None = None
         self._is_told = False  # the recording knows the end, and what was lost
         self._has_spoken = False
         self._owner = os.getpid()
-        self.attempt = self._claim()
         self.health = Health()
         self.disk = DiskWatch()
+        self.files = OwnFiles(
+            run_dir,
+            rank=rank,
+            world_size=world_size,
+            launch=launch,
+            role=role,
+            health=self.health,
+            disk=self.disk,
+        )
         self.buffer = Buffer(self.health, backlog_bytes)
-        self.sink = ShardSink(run_dir, self.attempt, rank, self._writer_id, self.disk)
         self.writer = Writer(
             self.buffer,
-            self.sink,
+            self.files.sink,
             self.health,
             self.disk,
             rank=rank,
-            attempt=self.attempt,
+            attempt=self.files.attempt,
             framework=framework,
             policy=policy,
             flush_seconds=flush_seconds,
-            restore=self._restore,
+            restore=self.files.restore,
             report=self._report,
-            first=self._clear_leftovers,
-        )
-
-    def _claim(self) -> int:
-        return manifest.claim_attempt(
-            self.run_dir, self._launch, self.rank, self._writer_id, self.world_size
+            first=self.files.clear_leftovers,
         )
 
     def begin(self) -> None:
@@ -102,12 +99,6 @@ class RecordedProcess:
             message = f"attempt {attempt} could not tell: {_sentence(counts)}"
             self.push_event("recorder_dropped", message, None, {**counts, "of_attempt": attempt})
         self.writer.start()
-
-    def _clear_leftovers(self) -> None:
-        """Delete what dead writers left unfinished; rank 0 does it for all."""
-        if self.rank <= 0:
-            with self.disk:
-                leftovers.clear(self.run_dir)
 
     # --- what is recorded ----------------------------------------------------------------------
 
@@ -155,106 +146,17 @@ class RecordedProcess:
     def describe(self, changes: Mapping[str, Any]) -> None:
         """Add to the manifest, and wait for that."""
         if self.rank <= 0:
-            known = _describable(changes)
-            self.writer.wait(self.writer.request(task=lambda: self.describe_here(known)))
-
-    def describe_here(self, changes: Mapping[str, Any]) -> bool:
-        """Add to the manifest, on this thread."""
-        if self.rank > 0:
-            return True
-        changes = _describable(changes)
-        if self.rank == 0:
-            changes = {
-                **changes,
-                "world_size": self.world_size,
-                "environment": manifest.environment(),
-            }
-        self._described = manifest.merged(self._described, changes)
-        try:
-            with self.disk:
-                manifest.update(self.run_dir, changes)
-        except Exception as error:
-            self.health.fail("describe", error)
-            return False
-        return True
+            copy = describable(changes)
+            self.writer.wait(self.writer.request(task=lambda: self.files.describe(copy)))
 
     # --- on the writer's thread ----------------------------------------------------------------
-
-    def _restore(self) -> bool:
-        """Make a deleted run directory again, with all that is known; whether it had gone."""
-        folders = (*schema.TABLES, layout.ATTEMPTS)
-        with self.disk:
-            missing = [name for name in folders if not (self.run_dir / name).is_dir()]
-            if not missing:
-                return False
-            manifest.prepare(self.run_dir)
-            manifest.reopen_attempt(
-                self.run_dir,
-                self.attempt,
-                self._launch,
-                self.rank,
-                self._writer_id,
-                self.world_size,
-            )
-            if self.rank <= 0:
-                manifest.update(self.run_dir, self._described)
-        self.health.count("directories_made_again")
-        for table, rows in self.sink.forget_shards(missing).items():
-            self.health.count(f"deleted_{table}_rows", rows)
-        self.health.warn(
-            "restored",
-            f"rlprobe: '{self.run_dir}' was deleted; it is made again, with what is recorded from "
-            "now on",
-        )
-        return True
-
-    def _move(self, attempt: int) -> None:
-        self.attempt = attempt
-        self.writer.move(attempt)
-        self.sink.move(attempt)
 
     def _report(self) -> None:
         """Tell the recording what was lost, now that something can be written."""
         lost = self.health.report()
         self.push_event("recorder_dropped", _sentence(lost), None, lost)
         if os.getpid() == self._owner and not self.is_closed:
-            self._tell(self.status)
-
-    def _tell(self, status: str | None) -> bool:
-        """Write this process's file: how it stands, and what it lost."""
-        try:
-            try:
-                self._write_own_file(status)
-            except FileNotFoundError:
-                if not self._restore():
-                    raise
-                self._write_own_file(status)
-        except Exception as error:
-            self.health.fail("tell how it stands", error)
-            return False
-        return True
-
-    def _write_own_file(self, status: str | None) -> None:
-        with self.disk:
-            manifest.write_process(
-                self.run_dir,
-                self.attempt,
-                self.rank,
-                self._writer_id,
-                started=self._started,
-                status=status,
-                health=self.health.totals(),
-            )
-
-    def _tell_end(self, status: str) -> bool:
-        told = self._tell(status)
-        if self.rank <= 0:
-            try:
-                with self.disk:
-                    manifest.update(self.run_dir, {})
-            except Exception as error:
-                self.health.fail("describe", error)
-        return told
+            self.files.tell(self.status)
 
     # --- how it ends ---------------------------------------------------------------------------
 
@@ -269,7 +171,7 @@ class RecordedProcess:
 
     def _written_and_told(self, status: str) -> bool:
         written = self.writer.write_out()
-        return self._tell_end(status) and written
+        return self.files.tell_end(status) and written
 
     def close(self, status: str) -> None:
         """Write everything and record the end; waits for the disk as long as is reasonable."""
@@ -301,7 +203,7 @@ class RecordedProcess:
         written = self.writer.write_out()
         for table, rows in self.writer.backlog.counts().items():  # nobody tries again
             self.health.count(f"dropped_{table}_rows", rows)
-        self._is_told = self._tell_end(status)
+        self._is_told = self.files.tell_end(status)
         if not (written and self._is_told):
             self._say_what_is_lost()
         return written and self._is_told
@@ -309,9 +211,10 @@ class RecordedProcess:
     def _follow_restarts(self) -> None:
         """The launcher's last word belongs to the newest attempt of its job."""
         latest = manifest.latest_attempt(self.run_dir)
-        if latest != self.attempt:
-            self._tell_end("completed")
-            self._move(latest)
+        if latest != self.files.attempt:
+            self.files.tell_end("completed")
+            self.files.move(latest)
+            self.writer.move(latest)
 
     def _say_what_is_lost(self) -> None:
         """The end could not be written: say so where it is seen, and leave it for the next."""
@@ -328,7 +231,7 @@ class RecordedProcess:
             f"{_sentence(lost) or 'the disk does not answer'}",
         )
         if not self._is_told:
-            last_words.leave(self.run_dir, self.attempt, self.rank, lost)
+            last_words.leave(self.run_dir, self.files.attempt, self.rank, lost)
 
     # --- called by lifecycle -------------------------------------------------------------------
 
@@ -389,17 +292,9 @@ class RecordedProcess:
         return lambda: self._durable("halted", request)
 
 
-def _describable(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The same changes as JSON can hold them, copied."""
-    config = changes.get("config")
-    if config is not None and not isinstance(config, Mapping):
-        config = {"config": config}
-    return plain_data({**changes, "config": plain_data(config or {})})
-
-
 def _nothing() -> None:
     """Nothing to wait for."""
 
 
 def _sentence(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    return ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in counts.items())

@@ -15,6 +15,7 @@ from rlprobe.errors import InputError, UsageError
 from rlprobe.recorder import launch as launching
 from rlprobe.recorder import lifecycle
 from rlprobe.recorder.buffer import BACKLOG_BYTES, Row
+from rlprobe.recorder.own_files import describable
 from rlprobe.recorder.process import RecordedProcess
 from rlprobe.recorder.rollout_arguments import ARGUMENTS
 from rlprobe.recorder.rollouts import SamplePolicy
@@ -108,7 +109,7 @@ class Recorder:
             ) from error
         self._writer = self._process.writer
         self._buffer = self._process.buffer
-        self._sink = self._process.sink
+        self._sink = self._process.files.sink
         self._push = self._buffer.push
         self._records_steps = self.rank_id <= 0
         self._begin(
@@ -116,7 +117,7 @@ class Recorder:
         )
 
     def _begin(self, *, signals: bool, **described: Any) -> None:
-        self._process.describe_here(described)
+        self._process.files.describe(describable(described))
         if self.rank_id >= 0:  # the launcher tells its own start, with the command
             self.event("run_started", pid=os.getpid(), world_size=self.world_size)
             launching.announce(self.run_dir)
@@ -127,7 +128,7 @@ class Recorder:
     @property
     def attempt(self) -> int:
         """Number of this launch into the directory."""
-        return self._process.attempt
+        return self._process.files.attempt
 
     @property
     def status(self) -> str | None:

@@ -45,7 +45,9 @@ class Request:
 
     def _is_hopeless(self, patience: float) -> bool:
         on_disk = max(self._disk.pending(), self._disk.waited() - self._waited_before)
-        return on_disk > patience or time.monotonic() - self._begun > MOST_SECONDS
+        return (
+            on_disk > patience * self._disk.crowd() or time.monotonic() - self._begun > MOST_SECONDS
+        )
 
 
 class Inbox:

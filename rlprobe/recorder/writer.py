@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,7 @@ class Writer:
         self._start_lock = threading.RLock()
         self._forking: int | None = None
         self._stopping = False
+        self._next_tidy = time.monotonic() + self.flush_seconds
         self._thread: threading.Thread | None = None
 
     # --- the thread ------------------------------------------------------------------------
@@ -132,8 +134,9 @@ class Writer:
             request.answer(done=answer)
 
     def _tidy(self) -> None:
-        if not self._inbox.empty() or self._stopping:
+        if time.monotonic() < self._next_tidy or not self._inbox.empty() or self._stopping:
             return
+        self._next_tidy = time.monotonic() + self.flush_seconds
         try:
             self.sink.tidy(self._lock, lambda: not self._inbox.empty())
         except Exception as error:  # merging is housekeeping: the shards stay as they are
@@ -188,6 +191,10 @@ class Writer:
         """The highest step recorded so far."""
         steps = (self.buffer.last_step(), self._intake.last_step)
         return max((step for step in steps if step is not None), default=None)
+
+    def totals(self) -> dict[str, int]:
+        """What was dropped and what failed, by kind."""
+        return self.health.totals()
 
     def unwritten(self) -> dict[str, int]:
         """Rows that wait to be written, by table."""
