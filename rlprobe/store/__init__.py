@@ -5,6 +5,7 @@ living      whether the process that wrote a file still lives
 leftovers   temporary files, and what dead writers left of them
 layout      names: where everything lies in a run directory
 text        text as it can be stored
+faults      whether an exception is a value's own doing
 codec       events, rollouts and rows of metrics <-> rows of the tables
 shards      Parquet shards: written, listed, merged
 compaction  the shards of finished writers, merged
