@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlprobe import schema
+from rlprobe import environment as names
+from rlprobe import redaction, schema
 from rlprobe._version import __version__
 from rlprobe.errors import InputError, NewerFormatError
 from rlprobe.store import files, layout
@@ -48,7 +49,7 @@ class Process:
 def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size: int) -> int:
     """Join the attempt of this launch, or open the next one; returns its number."""
     folder = run_dir / layout.ATTEMPTS
-    folder.mkdir(parents=True, exist_ok=True)
+    files.make_directory(folder)
     while True:
         number = latest_attempt(run_dir)
         if number and _joins(folder, number, launch, rank):
@@ -57,7 +58,7 @@ def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size
         text = json.dumps({"launch": launch, "started": time.time(), "world_size": world_size})
         if files.create_exclusive(folder / f"{number:04d}.json", text):
             break
-    (folder / f"{number:04d}").mkdir(exist_ok=True)
+    files.make_directory(folder / f"{number:04d}")
     write_process(run_dir, number, rank, writer, started=time.time())
     return number
 
@@ -65,7 +66,8 @@ def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size
 def add_attempt(run_dir: Path, attempt: Attempt, writer: str) -> None:
     """Write down an attempt of a run that happened elsewhere, with what is known of its end."""
     folder = run_dir / layout.ATTEMPTS
-    (folder / f"{attempt.number:04d}").mkdir(parents=True, exist_ok=True)
+    files.make_directory(folder)
+    files.make_directory(folder / f"{attempt.number:04d}")
     content: dict[str, Any] = {"launch": "imported", "world_size": attempt.world_size}
     if not math.isnan(attempt.started):
         content["started"] = attempt.started
@@ -252,6 +254,7 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
             content[key] = {**content.get(key, {}), **(value or {})}
         elif value is not None:
             content[key] = value
+    content = redaction.settings(content)
     content["attempts"] = [
         {
             "number": a.number,
@@ -261,7 +264,7 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
         }
         for a in attempts(run_dir)
     ]
-    text = json.dumps(content, indent=1, default=str)
+    text = json.dumps(content, indent=1, default=lambda value: redaction.text(str(value)))
     files.write_atomic(run_dir / layout.MANIFEST, text + "\n")
 
 
@@ -281,15 +284,28 @@ def environment() -> dict[str, Any]:
     }
 
 
-def prepare(run_dir: Path) -> None:
-    """Create the run directory's folders.
+def prepare(run_dir: Path, group: str | None = None) -> None:
+    """Create the run directory's folders, for their owner alone.
+
+    Args:
+        group: who may read the recording, too, by name or number; None for what the environment
+            variable `RLPROBE_GROUP` says.
 
     Raises:
-        InputError: the path is a file, or the directory cannot be written.
+        InputError: the path is a file, the directory cannot be written, or there is no such group.
     """
+    group = group or os.environ.get(names.GROUP)
     try:
+        files.make_directory(run_dir)
+        if group:
+            files.share(run_dir, group)
         for table in schema.TABLES:
-            (run_dir / table).mkdir(parents=True, exist_ok=True)
+            files.make_directory(run_dir / table)
+    except LookupError as error:
+        raise InputError(
+            f"Couldn't let the group '{group}' read '{run_dir}': there is no such group",
+            hint=f"Name one that `id` shows, or leave --group and {names.GROUP} out.",
+        ) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(
