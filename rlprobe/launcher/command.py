@@ -8,6 +8,7 @@ what the output tells.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import re
@@ -136,12 +137,13 @@ class Launcher:
     ) -> None:
         self.command = list(command)
         self.status = status
+        self.place = launch.place()
         self.recorder: Recorder | Unrecorded
         self.environment = _inherited()
         try:
             place = (run_dir or default_run_dir(command)).absolute()
             inside = self._environment(place)
-            self.recorder = _recorder(place, inside, group)
+            self.recorder = self._open(place, inside, group)
             self.environment = inside
         except Exception as error:  # a full disk, no directory, none of ours: the command runs
             self.recorder = Unrecorded(_reason(error))
@@ -154,13 +156,23 @@ class Launcher:
 
     def _environment(self, run_dir: Path) -> dict[str, str]:
         path = os.environ.get("PYTHONPATH")
+        several = self.place.world_size > 1  # `mpirun rlprobe record`: each rank has a launcher
         return {
             **_inherited(),
             environment.RUN: str(run_dir),
-            environment.LAUNCH: uuid.uuid4().hex,
+            environment.LAUNCH: self.place.launch if several else uuid.uuid4().hex,
             environment.STATUS: str(self.status),
             "PYTHONPATH": os.pathsep.join([str(autoattach.FOLDER), *([path] if path else [])]),
         }
+
+    def _open(self, run_dir: Path, inside: Mapping[str, str], group: str | None) -> Recorder:
+        manifest.prepare(run_dir, group)
+        return Recorder(
+            run_dir,
+            rank=manifest.LAUNCHER_RANK - self.place.rank,
+            launch=launch.place(inside).launch,
+            signals=False,
+        )
 
     def run(self, arrivals: int) -> int:
         """Run the command to its end; its exit code.
@@ -210,21 +222,38 @@ class Launcher:
             return
         self._say_what_is_recorded()
         if intake is not None:
-            self._say_what_is_missing(intake)
+            self._describe_reading(self._say_what_is_missing(intake))
         self._record_end(ending, tail)
         say(f"recorded in {self._where()}")
 
-    def _say_what_is_missing(self, intake: Intake) -> None:
+    def _say_what_is_missing(self, intake: Intake) -> list[str]:
+        """Say what of the output was not read or not passed on; the same for the recording."""
+        notes = []
         if intake.failure:
-            say(f"Couldn't read all of the output: {intake.failure}")
+            notes.append(f"Couldn't read all of the output: {intake.failure}")
+            say(notes[-1])
         for missed, what in (
             (self.lines.unread, "came faster than it could be read: not looked at"),
             (intake.unwritten, "could not be written where it was to appear: no room there"),
         ):
             if missed.size:
-                say(f"{missed} {what}")
+                notes.append(f"{missed} {what}")
+                say(notes[-1])
                 counts = {"bytes": missed.size, "lines": missed.lines}
-                self.recorder.event("output_skipped", f"{missed} {what}", **counts)
+                self.recorder.event("output_skipped", notes[-1], **counts)
+        return notes
+
+    def _describe_reading(self, notes: list[str]) -> None:
+        """What a scan of the same output would say of how it was read."""
+        run_dir = self.recorder.run_dir
+        if self.rows.step is not None:
+            unread = [dataclasses.asdict(item) for item in self.rows.unread()]
+            self.recorder.describe(unread=unread)
+            notes += self.rows.notes()
+        if notes and run_dir is not None:
+            earlier = manifest.read(run_dir).get("notes")
+            before = earlier if isinstance(earlier, list) else []
+            self.recorder.describe(notes=list(dict.fromkeys([*map(str, before), *notes])))
 
     def _not_started(self, error: OSError) -> int:
         reason = error.strerror or str(error)
@@ -250,7 +279,7 @@ class Launcher:
         """Whether nobody records from the inside."""
         if self._attached:
             return False
-        self._attached = self._inside() or self._has_ranks()
+        self._attached = self.place.rank > 0 or self._inside() or self._has_ranks()
         if not self._attached:
             self._say_what_is_recorded()
         return not self._attached
@@ -312,16 +341,6 @@ class Launcher:
         message = data.get("line") or f"exit code {ending.code}"
         self.recorder.event("crash", message, step=step, **data)
         self.recorder.close("killed" if ending.killed_by else "crashed")
-
-
-def _recorder(run_dir: Path, inside: Mapping[str, str], group: str | None) -> Recorder:
-    manifest.prepare(run_dir, group)
-    return Recorder(
-        run_dir,
-        rank=manifest.LAUNCHER_RANK,
-        launch=launch.place(inside).launch,
-        signals=False,
-    )
 
 
 def _reason(error: Exception) -> str:

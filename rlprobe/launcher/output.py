@@ -25,7 +25,7 @@ from rlprobe.importers.console.steps import ConsoleRow, ConsoleRows, LiveSteps
 from rlprobe.importers.steps import STEP_KEYS
 from rlprobe.launcher.messages import OutputMessages
 from rlprobe.numbers import plural
-from rlprobe.values import FloatArray
+from rlprobe.values import FloatArray, Unread
 
 TAIL_LINES = 400
 GATHER_SECONDS, _GATHER_BYTES = 0.5, 4 * 1024 * 1024
@@ -209,6 +209,15 @@ class OutputRows:
         self._is_asked = False
         self.add(self._reader.pause())
         self.add(self._reader.finish())
+
+    def unread(self) -> list[Unread]:
+        """What looks like metrics and was not understood."""
+        return self._reader.account.unread()
+
+    def notes(self) -> list[str]:
+        """What was done with what was read, and what was not looked at, in words."""
+        notes = (self._reader.note, *self._reader.notes(), *self._alike.notes())
+        return [note for note in notes if note]
 
     # --- what the reader finds ------------------------------------------------------------------
 

@@ -314,7 +314,7 @@ class Recorder:
             self._writer.fail("close", error)
 
     def _end(self, status: str) -> None:
-        if self.rank_id == manifest.LAUNCHER_RANK:
+        if self.rank_id < 0:
             self._follow_restarts()
         self._writer.flush()
         totals = self._writer.totals()

@@ -29,7 +29,7 @@ from rlprobe.store import files, layout
 from rlprobe.values import Attempt
 
 ENDS = frozenset({"completed", "crashed", "halted", "killed"})  # what a process says of its end
-LAUNCHER_RANK = -1  # the `rlprobe record` process itself
+LAUNCHER_RANK = -1  # the `rlprobe record` process itself; -1 - r where each rank r has one
 
 
 @dataclass(frozen=True, slots=True)
