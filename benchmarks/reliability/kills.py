@@ -129,7 +129,7 @@ def kill_compact(random: Random, folder: Path) -> str:
     """`compact` over what writers left behind; afterwards it is run to its end."""
     run_dir = folder / "run"
     shutil.copytree(_left_behind(), run_dir)
-    promises = Promises(events={step for step in range(0, _ROWS, 10)}, rows=_ROWS)
+    promises = Promises(events=set(range(0, _ROWS, 10)), rows=_ROWS)
     _killed(lambda _: compaction.compact(run_dir), random.uniform(0, 0.05))
     outcome = judged(run_dir, promises)
     if outcome == HELD:
