@@ -59,7 +59,7 @@ CAMPAIGNS = (
         _LET_IN,
         "Read to the last value, or refused with a reason: no traceback, no hang, no raw text",
         "a harmed log, store or recording of any format",
-        frozenset({inputs.READ, inputs.REFUSED}),
+        inputs.GOOD,
         1_000_000,
         _inputs,
     ),

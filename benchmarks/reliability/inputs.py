@@ -30,6 +30,7 @@ EVERY = 20
 LONGEST = 5.0  # seconds of CPU for one input
 _BATCH = 250
 READ, REFUSED, FAULTY, SLOW, RAW = "read", "refused", "FAULT", "SLOW", "RAW TEXT"
+GOOD = frozenset({READ, REFUSED})
 
 
 class TooSlow(BaseException):
@@ -149,7 +150,7 @@ def main(words: list[str] | None = None) -> None:
     begin = time.monotonic()
     for item in attempts(given.first, given.count, given.jobs, given.seconds, given.only):
         by_kind.setdefault(item.kind, Counter())[item.outcome] += 1
-        if item.outcome not in (READ, REFUSED):
+        if item.outcome not in GOOD:
             bad.append(item)
             print(f"seed {item.seed} {item.kind}: {item.outcome}: {item.why}", flush=True)
             if given.keep:

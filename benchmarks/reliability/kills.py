@@ -71,7 +71,6 @@ def judged(run_dir: Path, promises: Promises) -> str:
     """What became of a recording, against what was promised of its last attempt."""
     try:
         recording = Recording(run_dir)
-        problems = recording.problems
         attempt = recording.info.attempts[-1].number
         steps = recording.steps.step[recording.steps.attempt == attempt].tolist()
         events = {
@@ -81,6 +80,7 @@ def judged(run_dir: Path, promises: Promises) -> str:
         }
         for name in recording.steps.names:
             recording.steps.load(name)
+        problems = recording.problems
     except Exception as error:
         return f"{UNREADABLE}: {type(error).__name__}: {error}"
     if problems:

@@ -166,6 +166,23 @@ def test_steps_beyond_counting_are_none(line: str, tmp_path: Path) -> None:
     assert all(0 <= step < 2**53 for step in run.steps.step.tolist())
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.log"])
+@pytest.mark.parametrize("bad", ["9223372036854775808", "1e300", "NaN"])
+def test_a_step_that_is_none_costs_its_row(name: str, bad: str, tmp_path: Path) -> None:
+    steps = [bad if n % 3 == 0 else n for n in range(60)]
+    rows = [f'{{"step": {step}, "loss": 0.5}}' for step in steps]
+    text = {
+        "a.jsonl": "\n".join(rows),
+        "a.json": f"[{','.join(rows)}]",
+        "a.csv": "step,loss\n" + "\n".join(f"{step},0.5" for step in steps),
+        "a.log": "\n".join(f"step {step} | loss 0.5 | reward 0.25" for step in steps),
+    }
+    run = read(tmp_path, name, text[name] + "\n")
+    assert run.steps.step.tolist() == [n for n in range(60) if n % 3]
+    if (name, bad) != ("a.log", "NaN"):  # a line without a number behind `step` is another text
+        assert [item.count for item in run.info.unread] == [20]
+
+
 def test_a_line_of_digits_does_not_take_long(tmp_path: Path) -> None:
     text = PRINTED + "loss: 5" + "9" * 20_000 + "be3a2\n" + "experiment 7" + "1" * 20_000 + "x\n"
     assert len(read(tmp_path, "train.log", text * 3).steps) > 0
