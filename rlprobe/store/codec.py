@@ -17,7 +17,7 @@ import pyarrow as pa
 from rlprobe import schema
 from rlprobe.store import arrow, layout
 from rlprobe.store.frame import Column, Frame
-from rlprobe.store.text import storable
+from rlprobe.store.text import storable, text_of
 from rlprobe.values import Event, FloatArray, IntArray, Rollout
 
 Row = dict[str, Any]  # a row of events or samples, as it is stored
@@ -110,7 +110,7 @@ def event_row(event: Event) -> Row:
         "rank": event.rank,
         "kind": storable(event.kind),
         "message": storable(event.message),
-        "data": storable(json.dumps(dict(event.data), default=str)),
+        "data": storable(json.dumps(dict(event.data), default=text_of)),
     }
 
 

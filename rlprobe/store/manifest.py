@@ -25,9 +25,12 @@ from rlprobe import schema
 from rlprobe._version import __version__
 from rlprobe.errors import InputError, NewerFormatError
 from rlprobe.store import files, layout
+from rlprobe.store.living import process_birth
+from rlprobe.store.text import text_of
 from rlprobe.values import Attempt
 
 ENDS = frozenset({"completed", "crashed", "halted", "killed"})  # what a process says of its end
+_RESERVED = 2048  # bytes of a process's file at its start: its end fits in on a full disk
 LAUNCHER_RANK = -1  # the `rlprobe record` process itself
 
 
@@ -60,6 +63,17 @@ def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size
     (folder / f"{number:04d}").mkdir(exist_ok=True)
     write_process(run_dir, number, rank, writer, started=time.time())
     return number
+
+
+def reopen_attempt(
+    run_dir: Path, number: int, launch: str, rank: int, writer: str, world_size: int
+) -> None:
+    """Make an attempt's files again, after somebody deleted them under a living process."""
+    folder = run_dir / layout.ATTEMPTS
+    (folder / f"{number:04d}").mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"launch": launch, "started": time.time(), "world_size": world_size})
+    files.create_exclusive(folder / f"{number:04d}.json", text)
+    write_process(run_dir, number, rank, writer, started=time.time())
 
 
 def add_attempt(run_dir: Path, attempt: Attempt, writer: str) -> None:
@@ -118,16 +132,14 @@ def write_process(
         "health": dict(health or {}),
     }
     path = process_path(run_dir, attempt, rank, writer)
-    files.write_atomic(path, json.dumps(content))
-
-
-def process_birth(pid: int) -> float:
-    """When a process began, in clock ticks since boot; 0 where the system does not tell."""
+    text = json.dumps(content)
+    if status is None:
+        text = text.ljust(_RESERVED)
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-        return float(stat.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0.0
+        files.write_atomic(path, text)
+    except OSError:
+        if not (path.is_file() and files.overwrite(path, text)):
+            raise
 
 
 def processes(run_dir: Path, attempt: int) -> tuple[Process, ...]:
@@ -247,11 +259,7 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
         "created": time.time(),
         "rlprobe_version": __version__,
     }
-    for key, value in changes.items():
-        if key in {"config", "environment"}:
-            content[key] = {**content.get(key, {}), **(value or {})}
-        elif value is not None:
-            content[key] = value
+    content = merged(content, changes)
     content["attempts"] = [
         {
             "number": a.number,
@@ -261,8 +269,20 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
         }
         for a in attempts(run_dir)
     ]
-    text = json.dumps(content, indent=1, default=str)
+    text = json.dumps(content, indent=1, default=text_of)
     files.write_atomic(run_dir / layout.MANIFEST, text + "\n")
+
+
+def merged(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest's content with changes, as `update` makes them."""
+    result = dict(content)
+    for key, value in changes.items():
+        if key in {"config", "environment"}:
+            known = result.get(key)
+            result[key] = {**(known if isinstance(known, dict) else {}), **(value or {})}
+        elif value is not None:
+            result[key] = value
+    return result
 
 
 def environment() -> dict[str, Any]:
