@@ -47,11 +47,11 @@ def record(
     """
     from rlprobe import launcher
     from rlprobe.config import parse_fail_on
-    from rlprobe.store import files
+    from rlprobe.store import modes
 
     if fail_on is not None:
         parse_fail_on(fail_on)  # a typo shall not come to light after ten hours
-    if group is not None and not files.is_group(group):
+    if group is not None and not modes.is_group(group):
         raise UsageError(
             f"Couldn't let the group '{group}' read the recording: there is no such group",
             hint="Name one that `id` shows.",

@@ -17,7 +17,7 @@ import pyarrow as pa
 from rlprobe import redaction, schema
 from rlprobe.store import arrow, layout
 from rlprobe.store.frame import Column, Frame
-from rlprobe.store.text import storable
+from rlprobe.store.text import storable, text_of
 from rlprobe.values import Event, FloatArray, IntArray, Rollout
 
 Row = dict[str, Any]  # a row of events or samples, as it is stored
@@ -111,7 +111,7 @@ def event_row(event: Event) -> Row:
         "rank": event.rank,
         "kind": storable(event.kind),
         "message": storable(redaction.text(event.message)),
-        "data": storable(json.dumps(data, default=lambda value: redaction.text(str(value)))),
+        "data": storable(json.dumps(data, default=lambda value: redaction.text(text_of(value)))),
     }
 
 

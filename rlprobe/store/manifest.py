@@ -25,10 +25,13 @@ from rlprobe import environment as names
 from rlprobe import redaction, schema
 from rlprobe._version import __version__
 from rlprobe.errors import InputError, NewerFormatError
-from rlprobe.store import files, layout
+from rlprobe.store import files, layout, modes
+from rlprobe.store.living import process_birth
+from rlprobe.store.text import text_of
 from rlprobe.values import Attempt
 
 ENDS = frozenset({"completed", "crashed", "halted", "killed"})  # what a process says of its end
+_RESERVED = 2048  # bytes of a process's file at its start: its end fits in on a full disk
 LAUNCHER_RANK = -1  # the `rlprobe record` process itself; -1 - r where each rank r has one
 
 
@@ -49,7 +52,7 @@ class Process:
 def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size: int) -> int:
     """Join the attempt of this launch, or open the next one; returns its number."""
     folder = run_dir / layout.ATTEMPTS
-    files.make_directory(folder)
+    modes.make_directory(folder)
     while True:
         number = latest_attempt(run_dir)
         if number and _joins(folder, number, launch, rank):
@@ -58,16 +61,28 @@ def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size
         text = json.dumps({"launch": launch, "started": time.time(), "world_size": world_size})
         if files.create_exclusive(folder / f"{number:04d}.json", text):
             break
-    files.make_directory(folder / f"{number:04d}")
+    modes.make_directory(folder / f"{number:04d}")
     write_process(run_dir, number, rank, writer, started=time.time())
     return number
+
+
+def reopen_attempt(
+    run_dir: Path, number: int, launch: str, rank: int, writer: str, world_size: int
+) -> None:
+    """Make an attempt's files again, after somebody deleted them under a living process."""
+    folder = run_dir / layout.ATTEMPTS
+    for directory in (run_dir, folder, folder / f"{number:04d}"):
+        modes.make_directory(directory)
+    text = json.dumps({"launch": launch, "started": time.time(), "world_size": world_size})
+    files.create_exclusive(folder / f"{number:04d}.json", text)
+    write_process(run_dir, number, rank, writer, started=time.time())
 
 
 def add_attempt(run_dir: Path, attempt: Attempt, writer: str) -> None:
     """Write down an attempt of a run that happened elsewhere, with what is known of its end."""
     folder = run_dir / layout.ATTEMPTS
-    files.make_directory(folder)
-    files.make_directory(folder / f"{attempt.number:04d}")
+    for directory in (run_dir, folder, folder / f"{attempt.number:04d}"):
+        modes.make_directory(directory)
     content: dict[str, Any] = {"launch": "imported", "world_size": attempt.world_size}
     if not math.isnan(attempt.started):
         content["started"] = attempt.started
@@ -120,16 +135,14 @@ def write_process(
         "health": dict(health or {}),
     }
     path = process_path(run_dir, attempt, rank, writer)
-    files.write_atomic(path, json.dumps(content))
-
-
-def process_birth(pid: int) -> float:
-    """When a process began, in clock ticks since boot; 0 where the system does not tell."""
+    text = json.dumps(content)
+    if status is None:
+        text = text.ljust(_RESERVED)
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-        return float(stat.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0.0
+        files.write_atomic(path, text)
+    except OSError:
+        if not (path.is_file() and files.overwrite(path, text)):
+            raise
 
 
 def processes(run_dir: Path, attempt: int) -> tuple[Process, ...]:
@@ -249,12 +262,7 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
         "created": time.time(),
         "rlprobe_version": __version__,
     }
-    for key, value in changes.items():
-        if key in {"config", "environment"}:
-            content[key] = {**content.get(key, {}), **(value or {})}
-        elif value is not None:
-            content[key] = value
-    content = redaction.settings(content)
+    content = redaction.settings(merged(content, changes))
     content["attempts"] = [
         {
             "number": a.number,
@@ -264,8 +272,20 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
         }
         for a in attempts(run_dir)
     ]
-    text = json.dumps(content, indent=1, default=lambda value: redaction.text(str(value)))
+    text = json.dumps(content, indent=1, default=lambda value: redaction.text(text_of(value)))
     files.write_atomic(run_dir / layout.MANIFEST, text + "\n")
+
+
+def merged(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest's content with changes, as `update` makes them."""
+    result = dict(content)
+    for key, value in changes.items():
+        if key in {"config", "environment"}:
+            known = result.get(key)
+            result[key] = {**(known if isinstance(known, dict) else {}), **(value or {})}
+        elif value is not None:
+            result[key] = value
+    return result
 
 
 def environment() -> dict[str, Any]:
@@ -296,11 +316,11 @@ def prepare(run_dir: Path, group: str | None = None) -> None:
     """
     group = group or os.environ.get(names.GROUP)
     try:
-        files.make_directory(run_dir)
+        modes.make_directory(run_dir)
         if group:
-            files.share(run_dir, group)
+            modes.share(run_dir, group)
         for table in schema.TABLES:
-            files.make_directory(run_dir / table)
+            modes.make_directory(run_dir / table)
     except LookupError as error:
         raise InputError(
             f"Couldn't let the group '{group}' read '{run_dir}': there is no such group",

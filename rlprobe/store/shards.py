@@ -21,23 +21,30 @@ ROW_GROUP = 131_072
 
 def write(directory: Path, name: layout.ShardName, table: pa.Table) -> Path:
     """Write one shard durably; the table's folder is the name of the recording's table."""
+    return write_encoded(directory, name, encode(directory.name, table))
+
+
+def encode(table_name: str, table: pa.Table) -> pa.Buffer:
+    """A shard's bytes. In memory, so that nobody who waits for Arrow waits for the disk."""
+    metadata = {FORMAT_KEY: str(schema.FORMAT_VERSION), TABLE_KEY: table_name}
+    into = pa.BufferOutputStream()
+    pq.write_table(
+        table.replace_schema_metadata(metadata),
+        into,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=_text_columns(table.schema),
+        write_statistics=False,
+        write_page_checksum=True,
+        row_group_size=ROW_GROUP,
+    )
+    return into.getvalue()
+
+
+def write_encoded(directory: Path, name: layout.ShardName, content: pa.Buffer) -> Path:
+    """Write a shard's bytes durably."""
     path = directory / str(name)
-    metadata = {FORMAT_KEY: str(schema.FORMAT_VERSION), TABLE_KEY: directory.name}
-    temporary = files.temporary_beside(path)
-    try:
-        pq.write_table(
-            table.replace_schema_metadata(metadata),
-            temporary,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=_text_columns(table.schema),
-            write_statistics=False,
-            row_group_size=ROW_GROUP,
-        )
-        files.commit(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    files.write_durably(path, lambda temporary: temporary.write_bytes(content))
     return path
 
 
@@ -125,14 +132,48 @@ def merge(directory: Path, names: Sequence[layout.ShardName]) -> layout.ShardNam
     """Merge consecutive shards of one writer into one and delete them.
 
     Safe at any moment of death: until the deletes are through, readers prefer the merged shard.
+
+    Raises:
+        ValueError: one of them cannot be read; all stay as they are.
     """
-    ordered = sorted(names, key=lambda name: name.first)
-    merged = layout.ShardName(*ordered[0].stream, ordered[0].first, ordered[-1].last)
-    tables = [open_shard(directory / str(name)).read(use_threads=False) for name in ordered]
-    write(directory, merged, concat(tables))
-    for name in ordered:
-        (directory / str(name)).unlink(missing_ok=True)
+    contents = [(directory / str(name)).read_bytes() for name in names]
+    merged = replacement(names)
+    write_encoded(directory, merged, merge_encoded(directory.name, names, contents))
+    delete(directory, names)
     return merged
+
+
+def replacement(names: Sequence[layout.ShardName]) -> layout.ShardName:
+    """The name of the shard that covers these."""
+    first = min(names, key=lambda name: name.first)
+    return layout.ShardName(*first.stream, first.first, max(name.last for name in names))
+
+
+def merge_encoded(
+    table_name: str, names: Sequence[layout.ShardName], contents: Sequence[bytes]
+) -> pa.Buffer:
+    """The bytes of the shard that replaces these.
+
+    Raises:
+        ValueError: a shard's bytes are not what was written.
+    """
+    ordered = sorted(zip(names, contents, strict=True), key=lambda pair: pair[0].first)
+    return encode(table_name, concat([_decode(name, content) for name, content in ordered]))
+
+
+def _decode(name: layout.ShardName, content: bytes) -> pa.Table:
+    try:
+        source = pa.BufferReader(content)
+        file = pq.ParquetFile(source, page_checksum_verification=True)
+        return file.read(use_threads=False)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ValueError(f"'{name}' cannot be read ({_first_line(error)})") from error
+
+
+def delete(directory: Path, names: Sequence[layout.ShardName]) -> None:
+    """Delete shards that another one replaces."""
+    for name in names:
+        (directory / str(name)).unlink(missing_ok=True)
 
 
 def due_for_merge(own: Sequence[layout.ShardName]) -> list[layout.ShardName]:
