@@ -2,6 +2,7 @@
 
 files       atomic, durable file operations
 layout      names: where everything lies in a run directory
+checksum    the checksum that a file carries of itself
 text        text as it can be stored
 codec       events, rollouts and rows of metrics <-> rows of the tables
 shards      Parquet shards: written, listed, merged

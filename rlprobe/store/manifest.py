@@ -24,7 +24,7 @@ from typing import Any
 from rlprobe import schema
 from rlprobe._version import __version__
 from rlprobe.errors import InputError, NewerFormatError
-from rlprobe.store import files, layout
+from rlprobe.store import checksum, files, layout
 from rlprobe.values import Attempt
 
 ENDS = frozenset({"completed", "crashed", "halted", "killed"})  # what a process says of its end
@@ -54,7 +54,9 @@ def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size
         if number and _joins(folder, number, launch, rank):
             break
         number += 1
-        text = json.dumps({"launch": launch, "started": time.time(), "world_size": world_size})
+        text = checksum.sealed_json(
+            {"launch": launch, "started": time.time(), "world_size": world_size}
+        )
         if files.create_exclusive(folder / f"{number:04d}.json", text):
             break
     (folder / f"{number:04d}").mkdir(exist_ok=True)
@@ -69,7 +71,7 @@ def add_attempt(run_dir: Path, attempt: Attempt, writer: str) -> None:
     content: dict[str, Any] = {"launch": "imported", "world_size": attempt.world_size}
     if not math.isnan(attempt.started):
         content["started"] = attempt.started
-    files.write_atomic(folder / f"{attempt.number:04d}.json", json.dumps(content))
+    files.write_atomic(folder / f"{attempt.number:04d}.json", checksum.sealed_json(content))
     if attempt.ended in ENDS:
         started = 0.0 if math.isnan(attempt.started) else attempt.started
         write_process(run_dir, attempt.number, 0, writer, started=started, status=attempt.ended)
@@ -118,7 +120,7 @@ def write_process(
         "health": dict(health or {}),
     }
     path = process_path(run_dir, attempt, rank, writer)
-    files.write_atomic(path, json.dumps(content))
+    files.write_atomic(path, checksum.sealed_json(content))
 
 
 def process_birth(pid: int) -> float:
@@ -261,7 +263,7 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
         }
         for a in attempts(run_dir)
     ]
-    text = json.dumps(content, indent=1, default=str)
+    text = checksum.sealed_json(content, indent=1)
     files.write_atomic(run_dir / layout.MANIFEST, text + "\n")
 
 

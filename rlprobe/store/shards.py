@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 
 from rlprobe import schema
 from rlprobe.errors import NewerFormatError
-from rlprobe.store import files, layout
+from rlprobe.store import checksum, files, layout
 from rlprobe.values import Problem
 
 FORMAT_KEY = b"rlprobe.format_version"
 TABLE_KEY = b"rlprobe.table"
+SEALED_KEY = b"rlprobe.sealed"  # the file has a checksum: where none is found, it is damaged
 FAN_IN = 8  # shards of one size class that are merged into one of the next
 ROW_GROUP = 131_072
 
@@ -22,23 +23,35 @@ ROW_GROUP = 131_072
 def write(directory: Path, name: layout.ShardName, table: pa.Table) -> Path:
     """Write one shard durably; the table's folder is the name of the recording's table."""
     path = directory / str(name)
-    metadata = {FORMAT_KEY: str(schema.FORMAT_VERSION), TABLE_KEY: directory.name}
+    metadata = {
+        FORMAT_KEY: str(schema.FORMAT_VERSION),
+        TABLE_KEY: directory.name,
+        SEALED_KEY: "1",
+    }
     temporary = files.temporary_beside(path)
     try:
-        pq.write_table(
-            table.replace_schema_metadata(metadata),
-            temporary,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=_text_columns(table.schema),
-            write_statistics=False,
-            row_group_size=ROW_GROUP,
-        )
+        _write_sealed(temporary, table.replace_schema_metadata(metadata))
         files.commit(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     return path
+
+
+def _write_sealed(path: Path, table: pa.Table) -> None:
+    writer = pq.ParquetWriter(
+        path,
+        table.schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=_text_columns(table.schema),
+        write_statistics=False,
+        write_page_checksum=True,
+    )
+    with writer:
+        writer.write_table(table, row_group_size=ROW_GROUP)
+        writer.add_key_value_metadata({checksum.KEY: checksum.BLANK})
+    checksum.seal_parquet(path)
 
 
 def _text_columns(arrow_schema: pa.Schema) -> list[str] | bool:
