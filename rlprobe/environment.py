@@ -12,3 +12,4 @@ STATUS = "RLPROBE_STATUS"  # a directory in which the launcher looks for word fr
 
 # Set by people.
 DEBUG = "RLPROBE_DEBUG"  # anything but empty: errors come with their traceback
+ALLOW_LARGE = "RLPROBE_ALLOW_LARGE"  # anything but empty: no limit to the size of what is read

@@ -1,4 +1,4 @@
-"""Parquet shards: written under a temporary name and renamed, listed, merged."""
+"""Parquet shards: written under a temporary name and renamed, merged."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlprobe import schema
-from rlprobe.errors import NewerFormatError
 from rlprobe.store import checksum, files, layout
-from rlprobe.values import Problem
+from rlprobe.store.shard_file import FORMAT_KEY, SEALED_KEY, TABLE_KEY, ShardFile
 
-FORMAT_KEY = b"rlprobe.format_version"
-TABLE_KEY = b"rlprobe.table"
-SEALED_KEY = b"rlprobe.sealed"  # the file has a checksum: where none is found, it is damaged
 FAN_IN = 8  # shards of one size class that are merged into one of the next
 ROW_GROUP = 131_072
 
@@ -59,74 +55,15 @@ def _text_columns(arrow_schema: pa.Schema) -> list[str] | bool:
     return names or False
 
 
-def open_shard(path: Path) -> pq.ParquetFile:
-    """Open one shard and check that it is ours.
+def open_shard(path: Path) -> ShardFile:
+    """Open one shard and check that it is ours, and whole.
 
     Raises:
         NewerFormatError: written by a newer rlprobe.
-        ValueError: no shard of a recording, torn, or unreadable; the message says which.
+        ValueError: no shard of a recording, damaged, or unreadable; the message says which.
         FileNotFoundError: merged away since it was listed.
     """
-    try:
-        file = pq.ParquetFile(path)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise ValueError(f"torn or not Parquet ({_first_line(error)})") from error
-    metadata = file.schema_arrow.metadata or {}
-    version = metadata.get(FORMAT_KEY, b"")
-    if not version.isdigit():
-        raise ValueError("a Parquet file that rlprobe did not write")
-    if int(version) > schema.FORMAT_VERSION:
-        raise NewerFormatError(
-            f"Couldn't read '{path}': format {int(version)}, this rlprobe knows "
-            f"{schema.FORMAT_VERSION}",
-            hint="Upgrade rlprobe.",
-        )
-    return file
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
-
-
-def open_table(directory: Path) -> tuple[list[pq.ParquetFile], list[Problem]]:
-    """Open every live shard of a table, and say which files had to be left out.
-
-    A shard may be merged away between listing and opening; then the directory is listed again.
-    """
-    for _ in range(20):
-        problems = _strangers(directory)
-        opened: list[pq.ParquetFile] = []
-        try:
-            for name in layout.live_shards(layout.list_shards(directory)):
-                _open_into(directory / str(name), opened, problems)
-        except FileNotFoundError:
-            continue
-        return opened, problems
-    raise OSError(f"'{directory}' changes faster than it can be read")
-
-
-def _open_into(path: Path, opened: list[pq.ParquetFile], problems: list[Problem]) -> None:
-    try:
-        opened.append(open_shard(path))
-    except ValueError as error:
-        problems.append(Problem(str(path), f"left out: {error}"))
-    except NewerFormatError as error:
-        problems.append(Problem(str(path), f"left out: {error}. {error.hint}"))
-
-
-def _strangers(directory: Path) -> list[Problem]:
-    """Parquet files whose names are not ours: foreign, worth a word, never read."""
-    if not directory.is_dir():
-        return []
-    strange = [
-        entry.name
-        for entry in directory.iterdir()
-        if entry.name.endswith(layout.SHARD_SUFFIX) and not layout.ShardName.parse(entry.name)
-    ]
-    return [Problem(str(directory / name), "left out: not a shard's name") for name in strange]
+    return ShardFile(path)
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
@@ -141,11 +78,15 @@ def merge(directory: Path, names: Sequence[layout.ShardName]) -> layout.ShardNam
     """
     ordered = sorted(names, key=lambda name: name.first)
     merged = layout.ShardName(*ordered[0].stream, ordered[0].first, ordered[-1].last)
-    tables = [open_shard(directory / str(name)).read(use_threads=False) for name in ordered]
-    write(directory, merged, concat(tables))
+    write(directory, merged, concat([_content(directory / str(name)) for name in ordered]))
     for name in ordered:
         (directory / str(name)).unlink(missing_ok=True)
     return merged
+
+
+def _content(path: Path) -> pa.Table:
+    with open_shard(path) as file:
+        return file.read()
 
 
 def due_for_merge(own: Sequence[layout.ShardName]) -> list[layout.ShardName]:
