@@ -25,6 +25,8 @@ def compact(
         return f"{plural(footprint.files, 'file')}, {size(footprint.bytes)}"
 
     done = merge(Recording(run).path)
+    if done.leftovers:
+        note(f"deleted: {plural(done.leftovers, 'temporary file')} of writers that are gone")
     for writer in done.busy:
         note(f"left alone: {writer}")
     for problem in done.problems:

@@ -7,12 +7,12 @@ earlier version and is read as it is.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, BinaryIO
 
 KEY = "rlprobe.crc32"
@@ -23,15 +23,20 @@ _BLOCK = 1 << 22
 _PLACE = re.compile(rb'rlprobe\.crc32(?:\x18\x08|": ")(?=[0-9a-f]{8})')
 
 
-def seal_parquet(path: Path) -> None:
-    """Write the checksum into a finished Parquet file whose metadata has `KEY`: `BLANK`."""
-    with path.open("r+b") as file:
-        place = parquet_place(file)
-        if place is None:
-            raise ValueError(f"'{path}' has no place for its checksum")
-        crc = _crc_of(file, place)
-        file.seek(place)
-        file.write(b"%08x" % crc)
+def seal_parquet(content: memoryview) -> None:
+    """Put the checksum into the bytes of a Parquet file whose metadata has `KEY`: `BLANK`."""
+    content = content.cast("B")
+    tail = _tail(content)
+    place = parquet_place(io.BytesIO(content[-tail:]))
+    if place is None:
+        raise ValueError("the file has no place for its checksum")
+    place += len(content) - tail
+    content[place : place + len(BLANK)] = b"%08x" % zlib.crc32(content)
+
+
+def _tail(content: memoryview) -> int:
+    """Bytes of a footer and of what comes after it."""
+    return int.from_bytes(content[-_END:-4], "little") + _END
 
 
 def parquet_holds(file: BinaryIO) -> bool | None:

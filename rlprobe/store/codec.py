@@ -155,12 +155,10 @@ def rollouts(stored: pa.Table) -> list[Rollout]:
 
 
 def _rollout(row: Row) -> Rollout:
-    length = row["completion_length"]
     return Rollout(
         **{
             **row,
             "prompt_id": row["prompt_id"] or "",
-            "completion_length": None if length is None or length < 0 else length,
             "reward_components": {
                 name: value for name, value in row["reward_components"] or () if value is not None
             },

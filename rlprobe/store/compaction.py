@@ -15,12 +15,12 @@ from pathlib import Path
 
 from rlprobe import schema
 from rlprobe.errors import NewerFormatError
-from rlprobe.store import files, layout, manifest, shards
+from rlprobe.store import files, layout, leftovers, manifest, shards
 from rlprobe.store.layout import ShardName
 from rlprobe.values import Problem
 
 MOST_BYTES = 256 * 1024 * 1024  # of shards that become one: a merge holds them in memory
-SETTLED = 86_400.0  # seconds without a new shard, for a writer whose machine cannot be asked
+SETTLED = leftovers.SETTLED  # without a new shard, for a writer whose machine cannot be asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,17 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What was done: shards before and after, writers left alone and why, unreadable shards."""
+    """What was done: shards before and after, writers left alone and why, unreadable shards.
+
+    Attributes:
+        leftovers: temporary files of dead writers that were deleted.
+    """
 
     before: Footprint
     after: Footprint
     busy: tuple[str, ...]
     problems: tuple[Problem, ...]
+    leftovers: int = 0
 
 
 def footprint(run_dir: Path) -> Footprint:
@@ -57,6 +62,7 @@ def _size(path: Path) -> int:
 def compact(run_dir: Path) -> Compaction:
     """Merge every finished writer's shards. A kill at any moment loses and repeats no row."""
     before = footprint(run_dir)
+    removed = leftovers.clear(run_dir)
     busy: dict[str, str] = {}
     problems: list[Problem] = []
     for table in schema.TABLES:
@@ -68,7 +74,7 @@ def compact(run_dir: Path) -> Compaction:
             else:
                 problems += _compact_stream(directory, names)
     said = tuple(f"{writer}: {reason}" for writer, reason in sorted(busy.items()))
-    return Compaction(before, footprint(run_dir), said, tuple(problems))
+    return Compaction(before, footprint(run_dir), said, tuple(problems), removed)
 
 
 def _streams(directory: Path) -> Iterator[tuple[tuple[int, int, str], list[ShardName]]]:
@@ -105,10 +111,18 @@ def _compact_stream(directory: Path, names: Sequence[ShardName]) -> list[Problem
     problems: list[Problem] = []
     for batch in _batches(directory, live, problems):
         if len(batch) > 1:
-            shards.merge(directory, batch)
+            problems += _merge(directory, batch)
     if not problems:
         _drop_superseded(directory, [name for name in names if name not in live])
     return problems
+
+
+def _merge(directory: Path, batch: Sequence[ShardName]) -> list[Problem]:
+    try:
+        shards.merge(directory, batch)
+    except ValueError as error:
+        return [Problem(str(directory), f"left alone: {error}")]
+    return []
 
 
 def _batches(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,18 @@ _EDITED = (
     f'does not match its checksum: damaged, or changed by hand (then delete its "{checksum.KEY}")'
 )
 _MOST_TEXT = 100_000  # characters of a field
+_LARGEST = 1e300  # a whole number beyond is no double
 
 
 class ObjectError(ValueError):
     """A file holds no object that can be used; the message says why."""
 
 
-def read(path: Path, root: Path) -> dict[str, Any]:
+def read(path: Path, root: Path, *, unchanged: bool = True) -> dict[str, Any]:
     """The object in a file.
+
+    Args:
+        unchanged: whether it must match the checksum that it has.
 
     Raises:
         FileNotFoundError: nothing is there.
@@ -38,7 +41,7 @@ def read(path: Path, root: Path) -> dict[str, Any]:
         raise ObjectError("no JSON object")
     if not limits.lifted() and not nested_at_most(raw, limits.MOST_NESTING):
         raise ObjectError("nested deeper than is read")
-    if checksum.json_holds(content) is False:
+    if unchanged and checksum.json_holds(content) is False:
         raise ObjectError(_EDITED)
     return raw
 
@@ -69,42 +72,51 @@ class Fields:
         self._raw = raw
         self.unfit: list[str] = []
 
-    def _unless(self, fits: bool, name: str) -> bool:
-        if not fits and self._raw.get(name) is not None:
-            self.unfit.append(name)
-        return fits
+    def _fitting(self, name: str, test: Callable[[Any], bool]) -> Any:
+        value = self._raw.get(name)
+        if value is None or test(value):
+            return value
+        self.unfit.append(name)
+        return None
 
-    def text(self, name: str, default: str | None = None) -> str | None:
+    def text(self, name: str) -> str | None:
         """A text."""
-        value = self._raw.get(name)
-        fits = isinstance(value, str) and len(value) <= _MOST_TEXT
-        return value if self._unless(fits, name) else default
+        value: str | None = self._fitting(name, _is_text)
+        return value
 
-    def count(self, name: str, default: int, *, least: int = 0, most: int = 2**53) -> int:
+    def count(self, name: str, least: int = 0, most: int = 2**53) -> int | None:
         """A whole number from `least` to `most`."""
-        value = self._raw.get(name)
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        fits = whole and least <= value <= most
-        return int(value) if self._unless(fits, name) and value is not None else default
+        value: int | None = self._fitting(
+            name, lambda number: _is_whole(number) and least <= number <= most
+        )
+        return value
 
-    def number(self, name: str, default: float = math.nan) -> float:
+    def number(self, name: str) -> float | None:
         """A finite number."""
-        value = self._raw.get(name)
-        known = isinstance(value, int | float) and not isinstance(value, bool)
-        fits = known and abs(value) < 1e300
-        return float(value) if self._unless(fits, name) and value is not None else default
+        value: float | None = self._fitting(name, _is_finite)
+        return value
 
-    def object(self, name: str) -> dict[str, Any]:
+    def members(self, name: str) -> dict[str, Any]:
         """An object."""
-        value = self._raw.get(name)
-        return value if self._unless(isinstance(value, dict), name) and value else {}
+        return self._fitting(name, lambda value: isinstance(value, dict)) or {}
 
-    def list(self, name: str) -> list[Any]:
+    def items(self, name: str) -> list[Any]:
         """A list."""
-        value = self._raw.get(name)
-        return value if self._unless(isinstance(value, list), name) and value else []
+        return self._fitting(name, lambda value: isinstance(value, list)) or []
 
-    def flag(self, name: str, default: bool) -> bool:
+    def flag(self, name: str) -> bool | None:
         """True or false."""
-        value = self._raw.get(name)
-        return value if self._unless(isinstance(value, bool), name) else default
+        value: bool | None = self._fitting(name, lambda value: isinstance(value, bool))
+        return value
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _MOST_TEXT
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_finite(value: Any) -> bool:
+    return (_is_whole(value) or isinstance(value, float)) and abs(value) < _LARGEST

@@ -8,15 +8,15 @@ launch, even where the launcher's environment is the same as last time.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
+import re
 import socket
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,24 @@ from typing import Any
 from rlprobe import schema
 from rlprobe._version import __version__
 from rlprobe.errors import InputError, NewerFormatError
-from rlprobe.store import checksum, files, layout
-from rlprobe.values import Attempt
+from rlprobe.store import admission, checksum, files, json_object, layout
+from rlprobe.store.json_object import Fields
+from rlprobe.store.living import process_birth
+from rlprobe.values import Attempt, Problem
 
 ENDS = frozenset({"completed", "crashed", "halted", "killed"})  # what a process says of its end
+_RESERVED = 2048  # bytes of a process's file at its start: its end fits in on a full disk
 LAUNCHER_RANK = -1  # the `rlprobe record` process itself
+_MOST_RANK = 1 << 20
+_MOST_PID = 1 << 22
+_MOST_KINDS = 50  # of what recorders lost
+_ATTEMPT = re.compile("[0-9]{4,9}")  # the stem of an attempt's file
+
+Note = Callable[[Problem], None]
+
+
+def _pass_over(problem: Problem) -> None:
+    """For who has nobody to tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +92,7 @@ def add_attempt(run_dir: Path, attempt: Attempt, writer: str) -> None:
 
 def _joins(folder: Path, number: int, launch: str, rank: int) -> bool:
     try:
-        known = json.loads((folder / f"{number:04d}.json").read_text(encoding="utf-8"))
+        known = json_object.read(folder / f"{number:04d}.json", folder.parent)
     except (OSError, ValueError):
         return False
     claims = folder / f"{number:04d}"
@@ -95,7 +108,13 @@ def latest_attempt(run_dir: Path) -> int:
 
 def _attempt_files(run_dir: Path) -> list[Path]:
     folder = run_dir / layout.ATTEMPTS
-    return sorted(path for path in folder.glob("*.json") if path.stem.isdigit())
+    if admission.directory_problem(folder, run_dir):
+        return []
+    return sorted(path for path in folder.glob("*.json") if _is_number(path.stem))
+
+
+def _is_number(stem: str) -> bool:
+    return _ATTEMPT.fullmatch(stem) is not None and stem == f"{int(stem):04d}"
 
 
 def write_process(
@@ -120,22 +139,24 @@ def write_process(
         "health": dict(health or {}),
     }
     path = process_path(run_dir, attempt, rank, writer)
-    files.write_atomic(path, checksum.sealed_json(content))
-
-
-def process_birth(pid: int) -> float:
-    """When a process began, in clock ticks since boot; 0 where the system does not tell."""
+    text = checksum.sealed_json(content)
+    if status is None and not health:
+        text = text.ljust(_RESERVED)
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-        return float(stat.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0.0
+        files.write_atomic(path, text)
+    except OSError:
+        if not (status and path.is_file() and files.overwrite(path, text)):
+            raise
 
 
-def processes(run_dir: Path, attempt: int) -> tuple[Process, ...]:
-    """The processes that recorded an attempt; unreadable files are passed over."""
+def processes(run_dir: Path, attempt: int, note: Note = _pass_over) -> tuple[Process, ...]:
+    """The processes that recorded an attempt; `note` is told of those that cannot be read."""
     folder = run_dir / layout.ATTEMPTS / f"{attempt:04d}"
-    read = (read_process(path) for path in sorted(folder.glob("r*.json")))
+    why = admission.directory_problem(folder, run_dir)
+    if why:
+        note(Problem(str(folder), f"left out: {why}", layout.ATTEMPTS))
+        return ()
+    read = (read_process(path, note) for path in sorted(folder.glob("r*.json")))
     return tuple(process for process in read if process is not None)
 
 
@@ -149,18 +170,43 @@ def process_path(run_dir: Path, attempt: int, rank: int, writer: str) -> Path:
     return run_dir / layout.ATTEMPTS / f"{attempt:04d}" / f"r{rank:05d}-{writer}.json"
 
 
-def read_process(path: Path) -> Process | None:
+def read_process(path: Path, note: Note = _pass_over) -> Process | None:
     """One process's file; None if it cannot be read."""
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        return Process(**{name: raw[name] for name in Process.__dataclass_fields__})
-    except (OSError, ValueError, KeyError, TypeError):
+        raw = json_object.read(path, path.parents[2])
+    except FileNotFoundError:
         return None
+    except (ValueError, InputError) as error:
+        note(Problem(str(path), f"left out: {error}", layout.ATTEMPTS))
+        return None
+    fields = Fields(raw)
+    process = _process(fields)
+    if process is None or fields.unfit:
+        named = ", ".join(fields.unfit) or "rank or status"
+        note(Problem(str(path), f"{named}: not what it should be", layout.ATTEMPTS))
+    return process
+
+
+def _process(fields: Fields) -> Process | None:
+    rank = fields.count("rank", LAUNCHER_RANK, _MOST_RANK)
+    status = fields.text("status")
+    if rank is None or "status" in fields.unfit or status not in (None, *ENDS):
+        return None
+    return Process(
+        rank=rank,
+        host=fields.text("host") or "",
+        pid=fields.count("pid", 1, _MOST_PID) or 0,
+        born=fields.number("born") or 0.0,
+        started=fields.number("started") or 0.0,
+        status=status,
+        ended=fields.number("ended"),
+        health=fields.members("health"),
+    )
 
 
 def alive(process: Process) -> bool | None:
     """Whether a process still runs; None if it ran on another machine."""
-    if process.host != socket.gethostname():
+    if process.host != socket.gethostname() or not process.pid:
         return None
     try:
         os.kill(process.pid, 0)
@@ -186,22 +232,37 @@ def attempt_end(members: tuple[Process, ...]) -> str:
     return "unknown" if not members or None in lives else "vanished"
 
 
-def attempts(run_dir: Path) -> tuple[Attempt, ...]:
-    """Every attempt, oldest first, without its steps."""
-    return tuple(_attempt(run_dir, path) for path in _attempt_files(run_dir))
+def attempts(run_dir: Path, note: Note = _pass_over) -> tuple[Attempt, ...]:
+    """Every attempt, oldest first, without its steps; `note` is told of what cannot be read."""
+    folder = run_dir / layout.ATTEMPTS
+    why = admission.directory_problem(folder, run_dir)
+    if why:
+        note(Problem(str(folder), f"left out: {why}", layout.ATTEMPTS))
+    return tuple(_attempt(run_dir, path, note) for path in _attempt_files(run_dir))
 
 
-def _attempt(run_dir: Path, path: Path) -> Attempt:
+def _attempt(run_dir: Path, path: Path, note: Note) -> Attempt:
+    raw: dict[str, Any] = {}
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raw = {}
+        raw = json_object.read(path, run_dir)
+    except (OSError, ValueError, InputError) as error:
+        note(Problem(str(path), f"left out: {error}", layout.ATTEMPTS))
+    fields = Fields(raw)
     number = int(path.stem)
-    members = processes(run_dir, number)
-    started = float(raw.get("started", math.nan))
+    members = processes(run_dir, number, note)
+    started = fields.number("started")
+    told = fields.count("world_size", 1, _MOST_RANK) or 1
+    if fields.unfit:
+        named = ", ".join(fields.unfit)
+        note(Problem(str(path), f"{named}: not what it should be", layout.ATTEMPTS))
     # Who came first may have been a launcher, which does not know how many will follow.
-    world = max(int(raw.get("world_size", 1)), *(member.rank + 1 for member in members), 1)
-    return Attempt(number, ended=attempt_end(members), started=started, world_size=world)
+    world = max(told, *(member.rank + 1 for member in members), 1)
+    return Attempt(
+        number,
+        ended=attempt_end(members),
+        started=math.nan if started is None else started,
+        world_size=world,
+    )
 
 
 def health(run_dir: Path) -> dict[str, int]:
@@ -209,32 +270,53 @@ def health(run_dir: Path) -> dict[str, int]:
     totals: dict[str, int] = {}
     for path in _attempt_files(run_dir):
         for process in processes(run_dir, int(path.stem)):
-            for kind, count in process.health.items():
-                if isinstance(count, int) and count:
+            fields = Fields(process.health)
+            for kind in process.health:
+                count = fields.count(kind) or 0
+                if count and len(totals) < _MOST_KINDS:
                     totals[kind] = totals.get(kind, 0) + count
     return totals
 
 
-def read(run_dir: Path) -> dict[str, Any]:
-    """The manifest; {} if it is missing or torn (the tables still tell most).
+def read(run_dir: Path, note: Note = _pass_over) -> dict[str, Any]:
+    """The manifest; {} if it is missing or damaged (the tables still tell most).
+
+    Args:
+        note: told why it cannot be read.
 
     Raises:
         NewerFormatError: written by a newer rlprobe.
     """
     path = run_dir / layout.MANIFEST
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        raw = json_object.read(path, run_dir)
+    except FileNotFoundError:
+        note(Problem(str(path), "missing; the tables are read without"))
         return {}
-    if not isinstance(raw, dict):
+    except ValueError as error:
+        note(Problem(str(path), f"left out: {error}; the tables are read without", "run"))
         return {}
-    version = raw.get("format_version", 0)
-    if isinstance(version, int) and version > schema.FORMAT_VERSION:
+    _check_version(run_dir, raw)
+    return raw
+
+
+def _check_version(run_dir: Path, raw: Mapping[str, Any]) -> None:
+    version = Fields(raw).count("format_version")
+    if version is not None and version > schema.FORMAT_VERSION:
         raise NewerFormatError(
             f"Couldn't read recording '{run_dir}': format {version}, this rlprobe knows "
             f"{schema.FORMAT_VERSION}",
             hint="Upgrade rlprobe.",
         )
+
+
+def _known(run_dir: Path) -> dict[str, Any]:
+    """What is to be kept of a manifest, changed by hand or not."""
+    try:
+        raw = json_object.read(run_dir / layout.MANIFEST, run_dir, unchanged=False)
+    except (OSError, ValueError):
+        return {}
+    _check_version(run_dir, raw)
     return raw
 
 
@@ -243,7 +325,7 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
 
     None never overwrites what is known; `config` and `environment` are merged key by key.
     """
-    content = read(run_dir) or {
+    content = _known(run_dir) or {
         "format_version": schema.FORMAT_VERSION,
         "id": f"{run_dir.name}-{uuid.uuid4().hex[:8]}",
         "created": time.time(),
@@ -251,7 +333,7 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
     }
     for key, value in changes.items():
         if key in {"config", "environment"}:
-            content[key] = {**content.get(key, {}), **(value or {})}
+            content[key] = {**Fields(content).members(key), **(value or {})}
         elif value is not None:
             content[key] = value
     content["attempts"] = [

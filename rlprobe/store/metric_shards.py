@@ -85,7 +85,7 @@ def metric_shard(
     Raises:
         ShardError: its rows have no steps, or it is too large or damaged.
     """
-    _check_size(file)
+    check_size(file)
     names = metric_names(table, file.types)
     _tell_unfit(table, file, names, remark)
     wanted = [key for key in ("step", "attempt", "rank", "time") if key in file.types]
@@ -95,12 +95,13 @@ def metric_shard(
     columns = [step, keys.constant("attempt", name.attempt), keys.ranks(), keys.times()]
     if counted is not None:
         columns = [column[counted] for column in columns]
+    step, attempt, rank, time = columns
     metrics = _fitted(read, names, remark) if whole else None
 
     def stored(column: str) -> pa.ChunkedArray:
         return file.read([column]).column(0)
 
-    return MetricShard(names, *columns, counted, stored, remark, metrics)
+    return MetricShard(names, step, attempt, rank, time, counted, stored, remark, metrics)
 
 
 def _fitted(read: pa.Table, names: frozenset[str], remark: Remark) -> pa.Table:
@@ -116,7 +117,8 @@ def _fitted(read: pa.Table, names: frozenset[str], remark: Remark) -> pa.Table:
     return pa.table(columns, ordered)
 
 
-def _check_size(file: ShardFile) -> None:
+def check_size(file: ShardFile) -> None:
+    """Whether what the footer says is within the limits; ShardError if not."""
     try:
         limits.rows_of_numbers(file.rows, file.size)
         if file.rows * len(file.types) > limits.MOST_CELLS:

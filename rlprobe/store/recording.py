@@ -15,6 +15,7 @@ from rlprobe.errors import InputError
 from rlprobe.store import codec, layout, manifest, metric_shards, records, table_shards
 from rlprobe.store.admission import TooManyOpenError
 from rlprobe.store.frame import Frame
+from rlprobe.store.json_object import Fields
 from rlprobe.store.layout import ShardName
 from rlprobe.store.metric_shards import MetricShard
 from rlprobe.store.run import RunInfo
@@ -24,6 +25,8 @@ from rlprobe.store.table_shards import Read, Remark, TableShards
 from rlprobe.values import Attempt, Event, Problem, Rollout, Unread
 
 _KEPT_ROLLOUTS = 64_000_000  # bytes, about, of rollouts that were read and are kept
+_MOST_RANKS = 1 << 20
+_MOST_NOTES = 100
 _MOST_OPEN = 64  # shards of one table that stay open; of more, every column is read at once
 
 T = TypeVar("T")
@@ -41,14 +44,10 @@ class Recording:
             raise InputError(f"Couldn't read '{path}' as a recording: no {layout.MANIFEST} in it")
         self.path = path
         self._notes = notes
-        self._manifest = manifest.read(path)
         self._problems: dict[Problem, None] = {}
         self._kept: dict[int, tuple[Rollout, ...]] = {}
         self._kept_size = 0
-        if not self._manifest:
-            self._problems.append(
-                Problem(str(path / layout.MANIFEST), "missing or torn; the tables are read without")
-            )
+        self._manifest = manifest.read(path, self._note)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -58,23 +57,27 @@ class Recording:
     @cached_property
     def info(self) -> RunInfo:
         """What the run is."""
-        raw = self._manifest
-        return RunInfo(
+        raw = Fields(self._manifest)
+        info = RunInfo(
             path=str(self.path),
-            id=str(raw.get("id", self.path.name)),
-            source=str(raw.get("source", "recording")),
-            framework=raw.get("framework"),
-            algorithm=raw.get("algorithm"),
-            model=raw.get("model"),
-            world_size=int(raw.get("world_size", 1)),
-            settings=raw.get("config", {}),
+            id=raw.text("id") or self.path.name,
+            source=raw.text("source") or "recording",
+            framework=raw.text("framework"),
+            algorithm=raw.text("algorithm"),
+            model=raw.text("model"),
+            world_size=raw.count("world_size", least=1, most=_MOST_RANKS) or 1,
+            settings=raw.members("config"),
             attempts=self._attempts(),
-            notes=(*(str(note) for note in raw.get("notes", ())), *self._notes),
+            notes=(*map(str, raw.items("notes")[:_MOST_NOTES]), *self._notes),
             health=_health_sentence(manifest.health(self.path)),
             unmapped=self._unmapped(),
-            unread=_unread(raw.get("unread", ())),
-            records_end=bool(raw.get("records_end", True)),
+            unread=_unread(raw.items("unread")),
+            records_end=raw.flag("records_end") is not False,
         )
+        if raw.unfit:
+            words = f"{', '.join(raw.unfit)}: not what it should be"
+            self._note(Problem(str(self.path / layout.MANIFEST), words, "run"))
+        return info
 
     def _unmapped(self) -> tuple[str, ...]:
         counters = schema.step_keys().counters
@@ -82,7 +85,8 @@ class Recording:
         return tuple(name for name in names if schema.metric(name) is None)
 
     def _attempts(self) -> tuple[Attempt, ...]:
-        return tuple(self._with_span(attempt) for attempt in manifest.attempts(self.path))
+        read = manifest.attempts(self.path, self._note)
+        return tuple(self._with_span(attempt) for attempt in read)
 
     def _with_span(self, attempt: Attempt) -> Attempt:
         steps = self.steps.step[self.steps.attempt == attempt.number]

@@ -146,9 +146,7 @@ def _key(
     return _same(own, size, field.type)
 
 
-def _possible_steps(
-    column: pa.ChunkedArray, field: pa.Field, remark: Remark
-) -> pa.ChunkedArray:
+def _possible_steps(column: pa.ChunkedArray, field: pa.Field, remark: Remark) -> pa.ChunkedArray:
     """Steps; null, for not told, where one cannot be."""
     values, valid = fitting.integers(column, 0)
     beyond = ~fitting.possible_steps(values)

@@ -29,6 +29,10 @@ class ShardError(ValueError):
 class ShardFile:
     """A shard of a recording.
 
+    Args:
+        root: the run directory; that of the path where it is not given.
+        content: the file's bytes, where they have been read already.
+
     Attributes:
         path: where it lies.
         rows: how many it has.
@@ -44,26 +48,31 @@ class ShardFile:
         TooManyOpenError: too many files are open.
     """
 
-    def __init__(self, path: Path, root: Path | None = None) -> None:
+    def __init__(
+        self, path: Path, root: Path | None = None, *, content: bytes | None = None
+    ) -> None:
         self.path = path
-        file = _admitted(path, root or path.parent.parent)
+        self._file: BinaryIO
+        if content is None:
+            self._file = _admitted(path, root or path.parent.parent)
+            self.size = os.fstat(self._file.fileno()).st_size
+        else:
+            self._file, self.size = io.BytesIO(content), len(content)
         try:
-            self._open(file)
+            self._open()
         except BaseException:
-            file.close()
+            self._file.close()
             raise
 
-    def _open(self, file: BinaryIO) -> None:
-        self.size = os.fstat(file.fileno()).st_size
-        if self.size <= _IN_MEMORY:
-            content = file.read()
-            file.close()
-            file = io.BytesIO(content)
-        self._file = file
+    def _open(self) -> None:
         try:
+            if self.size <= _IN_MEMORY:
+                content = self._file.read()
+                self._file.close()
+                self._file = io.BytesIO(content)
             self.sealed = self._checked()
             # Pages are checked where no checksum of the whole file has been: earlier versions.
-            self._parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            self._parquet = pq.ParquetFile(self._file, page_checksum_verification=True)
             self._describe()
         except limits.TooLargeError as error:
             raise ShardError(f"{error}. {limits.HINT}") from error

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlprobe import schema
+from rlprobe.errors import NewerFormatError
 from rlprobe.store import checksum, files, layout
 from rlprobe.store.shard_file import FORMAT_KEY, SEALED_KEY, TABLE_KEY, ShardFile
 
@@ -18,36 +19,39 @@ ROW_GROUP = 131_072
 
 def write(directory: Path, name: layout.ShardName, table: pa.Table) -> Path:
     """Write one shard durably; the table's folder is the name of the recording's table."""
-    path = directory / str(name)
+    return write_encoded(directory, name, encode(directory.name, table))
+
+
+def encode(table_name: str, table: pa.Table) -> pa.Buffer:
+    """A shard's bytes. In memory, so that nobody who waits for Arrow waits for the disk."""
     metadata = {
         FORMAT_KEY: str(schema.FORMAT_VERSION),
-        TABLE_KEY: directory.name,
+        TABLE_KEY: table_name,
         SEALED_KEY: "1",
     }
-    temporary = files.temporary_beside(path)
-    try:
-        _write_sealed(temporary, table.replace_schema_metadata(metadata))
-        files.commit(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return path
-
-
-def _write_sealed(path: Path, table: pa.Table) -> None:
-    writer = pq.ParquetWriter(
-        path,
-        table.schema,
+    sealed = table.replace_schema_metadata(metadata)
+    into = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        into,
+        sealed.schema,
         compression="zstd",
         compression_level=1,
         use_dictionary=_text_columns(table.schema),
         write_statistics=False,
         write_page_checksum=True,
-    )
-    with writer:
-        writer.write_table(table, row_group_size=ROW_GROUP)
+    ) as writer:
+        writer.write_table(sealed, row_group_size=ROW_GROUP)
         writer.add_key_value_metadata({checksum.KEY: checksum.BLANK})
-    checksum.seal_parquet(path)
+    content = into.getvalue()
+    checksum.seal_parquet(memoryview(content))
+    return content
+
+
+def write_encoded(directory: Path, name: layout.ShardName, content: pa.Buffer) -> Path:
+    """Write a shard's bytes durably."""
+    path = directory / str(name)
+    files.write_durably(path, lambda temporary: temporary.write_bytes(content))
+    return path
 
 
 def _text_columns(arrow_schema: pa.Schema) -> list[str] | bool:
@@ -75,18 +79,46 @@ def merge(directory: Path, names: Sequence[layout.ShardName]) -> layout.ShardNam
     """Merge consecutive shards of one writer into one and delete them.
 
     Safe at any moment of death: until the deletes are through, readers prefer the merged shard.
+
+    Raises:
+        ValueError: one of them cannot be read; all stay as they are.
     """
-    ordered = sorted(names, key=lambda name: name.first)
-    merged = layout.ShardName(*ordered[0].stream, ordered[0].first, ordered[-1].last)
-    write(directory, merged, concat([_content(directory / str(name)) for name in ordered]))
-    for name in ordered:
-        (directory / str(name)).unlink(missing_ok=True)
+    contents = [(directory / str(name)).read_bytes() for name in names]
+    merged = replacement(names)
+    write_encoded(directory, merged, merge_encoded(directory.name, names, contents))
+    delete(directory, names)
     return merged
 
 
-def _content(path: Path) -> pa.Table:
-    with open_shard(path) as file:
-        return file.read()
+def replacement(names: Sequence[layout.ShardName]) -> layout.ShardName:
+    """The name of the shard that covers these."""
+    first = min(names, key=lambda name: name.first)
+    return layout.ShardName(*first.stream, first.first, max(name.last for name in names))
+
+
+def merge_encoded(
+    table_name: str, names: Sequence[layout.ShardName], contents: Sequence[bytes]
+) -> pa.Buffer:
+    """The bytes of the shard that replaces these.
+
+    Raises:
+        ValueError: a shard's bytes are not what was written.
+    """
+    ordered = sorted(zip(names, contents, strict=True), key=lambda pair: pair[0].first)
+    return encode(table_name, concat([_decode(name, content) for name, content in ordered]))
+
+
+def _decode(name: layout.ShardName, content: bytes) -> pa.Table:
+    try:
+        return ShardFile(Path(str(name)), content=content).read()
+    except (ValueError, NewerFormatError) as error:
+        raise ValueError(f"'{name}' cannot be read: {error}") from error
+
+
+def delete(directory: Path, names: Sequence[layout.ShardName]) -> None:
+    """Delete shards that another one replaces."""
+    for name in names:
+        (directory / str(name)).unlink(missing_ok=True)
 
 
 def due_for_merge(own: Sequence[layout.ShardName]) -> list[layout.ShardName]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from rlprobe import schema
-from rlprobe.store import layout, manifest, shards
+from rlprobe.store import layout, living, shards
 from rlprobe.store.compaction import compact, footprint
 from rlprobe.store.layout import ShardName
 from rlprobe.store.recording import Recording
@@ -38,7 +38,7 @@ def process(run: Path, writer: str, rank: int = 0, **changes: object) -> None:
         "rank": rank,
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "born": manifest.process_birth(os.getpid()),
+        "born": living.process_birth(os.getpid()),
         "started": 0.0,
         "status": None,
         "ended": None,
