@@ -15,6 +15,7 @@ STEP_KEYS = schema.step_keys().keys
 # Keys that count something, but measure nothing: two rows that share only these share no metric.
 COUNTERS = schema.step_keys().counters
 
+LARGEST = 2**53  # steps are below: floats count no further one by one
 _MOST_NAMED = 12
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OTHER = re.compile(r"[^0-9a-z]+")

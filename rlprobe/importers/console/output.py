@@ -53,37 +53,40 @@ def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) 
         text = texts[place]
         if (idle and not like.matters) or not text or place < resume:
             continue
-        shape = like.shape
-        line = meant(text, numbers[place], shape) if shape and not reader.waits else None
-        if line is not None and idle and line.inert:
-            like.matters = False
-            continue
-        if line is not None and reader.take(line):
-            rows = reader.given()
-        else:
-            line = None
-            if tells(text):
-                trainings.say(texts[unsaid:place])
-                unsaid = place
-                _pause(reader, trainings)
-                trainings.hear(text)
+        try:
+            shape = like.shape
+            line = meant(text, numbers[place], shape) if shape and not reader.waits else None
+            if line is not None and idle and line.inert:
+                like.matters = False
+                continue
+            if line is not None and reader.take(line):
+                rows = reader.given()
+            else:
+                line = None
+                if tells(text):
+                    trainings.say(texts[unsaid:place])
+                    unsaid = place
+                    _pause(reader, trainings)
+                    trainings.hear(text)
+                    before = reader.progress
+                alone = not reader.waits
+                rows = reader.feed(text, numbers[place])
+                if alone and reader.known.shape is not None:
+                    alike.learn(skeletons[place], reader.known.shape)
+            if reader.progress != before:
                 before = reader.progress
-            alone = not reader.waits
-            rows = reader.feed(text, numbers[place])
-            if alone and reader.known.shape is not None:
-                alike.learn(skeletons[place], reader.known.shape)
-        if reader.progress != before:
-            before = reader.progress
-            trainings.say(texts[unsaid:place] if trainings.alarmed else ())
-            trainings.move()
-            unsaid = place
-        if rows or reader.said:
-            _give(reader, trainings, rows)
-        if line is not None:
-            like.line = line
-            resume = stretches.take(place, line, gave=bool(rows))
-            if resume > place + 1:
-                unsaid, before = resume, reader.progress
+                trainings.say(texts[unsaid:place] if trainings.alarmed else ())
+                trainings.move()
+                unsaid = place
+            if rows or reader.said:
+                _give(reader, trainings, rows)
+            if line is not None:
+                like.line = line
+                resume = stretches.take(place, line, gave=bool(rows))
+                if resume > place + 1:
+                    unsaid, before = resume, reader.progress
+        except Exception as error:
+            reader.recover(text, numbers[place], error)
         idle = reader.idle
     trainings.say(texts[unsaid:])
 
@@ -94,12 +97,20 @@ def _hear(line: str, reader: Reader, trainings: Trainings) -> None:
         _pause(reader, trainings)
         trainings.hear(line)
     before = reader.progress
-    rows = reader.feed(line)
+    rows = _fed(line, reader)
     if reader.progress != before:
         trainings.move()
     if rows or reader.said:
         _give(reader, trainings, rows)
     trainings.say((line,))
+
+
+def _fed(line: str, reader: Reader) -> list[ConsoleRow]:
+    try:
+        return reader.feed(line)
+    except Exception as error:
+        reader.recover(line, reader.lines, error)
+        return []
 
 
 def _pause(reader: Reader, trainings: Trainings) -> None:

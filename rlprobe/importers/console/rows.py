@@ -18,6 +18,8 @@ from rlprobe.importers.console.scalars import Scalars
 from rlprobe.importers.console.steps import ConsoleRow, Row
 from rlprobe.importers.console.table import Tables
 from rlprobe.importers.console.wrapped import Wrapped
+from rlprobe.importers.numbers import spelled
+from rlprobe.importers.steps import step_number
 
 _LONGEST_DICT = 65_536
 _MOST_HELD = 200_000
@@ -87,6 +89,16 @@ class Reader(Given):
         for line in whole:
             self._mean(line)
         return True
+
+    def recover(self, segment: str, number: int, error: Exception) -> None:
+        """A line that could not be read: it costs itself, and what was to be put together with it.
+
+        `error` is a fault of ours; it is said, with the line.
+        """
+        self.account.failed(number, segment, error)
+        self.known.drain()
+        self.wrapped.forget()
+        self.open, self.evaluating, self.waiting = [], 0, None
 
     def settle(self) -> None:
         """Read the line that may lack its end, as it is whole."""
@@ -308,8 +320,11 @@ class Reader(Given):
     def _deepspeed(self, text: str) -> bool:
         match = _DEEPSPEED.search(text) if "skipped=" in text else None
         if match:
-            row = {"lr": float(match[3]), "skipped": float(match[2])}
-            self._explicit(int(match[1]), row)
+            lr, step = spelled(match[3]), step_number(match[1])
+            if lr is None or step is None:  # cut, or torn by another process
+                self.account.miss(self.number, text)
+            else:
+                self._explicit(step, {"lr": lr, "skipped": float(match[2])})
         return match is not None
 
     def _other(self, text: str) -> None:

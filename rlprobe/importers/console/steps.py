@@ -13,7 +13,7 @@ import numpy as np
 from rlprobe.values import BoolArray, FloatArray
 
 BAR = re.compile(
-    r"(?P<desc>[^\r\n|%]{0,40}?)\s*\d{1,3}%\|[^|]{0,200}\|\s*(?P<at>\d+)/(?P<of>\d+)\s*"
+    r"(?P<desc>[^\r\n|%]{0,40}?)\s*\d{1,3}%\|[^|]{0,200}\|\s*(?P<at>\d{1,15})/(?P<of>\d{1,15})\s*"
     r"\[[\d:]+<[\d:?]+,?\s*(?P<unit>[^\]]*)\]"
 )
 Row = dict[str, float]
