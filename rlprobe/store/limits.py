@@ -68,6 +68,12 @@ def rows_of_numbers(rows: int, file_bytes: int) -> None:
         refuse(f"{plural(rows, 'row')} in {size(file_bytes)}, more than is read")
 
 
+def cells(rows: int, columns: int) -> None:
+    """Numbers of a table."""
+    if rows * columns > MOST_CELLS:
+        refuse(f"{plural(columns, 'column')} of {plural(rows, 'row')}, more than is read")
+
+
 def rows_of_records(rows: int, file_bytes: int) -> None:
     """Rows of events or rollouts: beyond a floor, some bytes each."""
     if rows > max(_FREE_RECORDS, file_bytes // _BYTES_OF_A_RECORD):

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rlprobe import schema
 from rlprobe.numbers import plural
-from rlprobe.store import arrow, fitting, layout, limits
+from rlprobe.store import arrow, fitting, layout
 from rlprobe.store.frame import Column, Frame, empty_frame
 from rlprobe.store.layout import ShardName
 from rlprobe.store.shard_file import ShardError, ShardFile
@@ -85,7 +85,7 @@ def metric_shard(
     Raises:
         ShardError: its rows have no steps, or it is too large or damaged.
     """
-    check_size(file)
+    file.check_size(table)
     names = metric_names(table, file.types)
     _tell_unfit(table, file, names, remark)
     wanted = [key for key in ("step", "attempt", "rank", "time") if key in file.types]
@@ -115,16 +115,6 @@ def _fitted(read: pa.Table, names: frozenset[str], remark: Remark) -> pa.Table:
             remark(f"column '{name}' left out: {error}")
             columns.append(pa.chunked_array([pa.nulls(len(read), pa.float64())]))
     return pa.table(columns, ordered)
-
-
-def check_size(file: ShardFile) -> None:
-    """Whether what the footer says is within the limits; ShardError if not."""
-    try:
-        limits.rows_of_numbers(file.rows, file.size)
-        if file.rows * len(file.types) > limits.MOST_CELLS:
-            limits.refuse(f"{plural(len(file.types), 'column')} of {plural(file.rows, 'row')}")
-    except limits.TooLargeError as error:
-        raise ShardError(f"{error}. {limits.HINT}") from error
 
 
 def _tell_unfit(table: str, file: ShardFile, names: frozenset[str], remark: Remark) -> None:

@@ -29,9 +29,8 @@ def read(table: str, name: ShardName, file: ShardFile, remark: Remark) -> pa.Tab
     Raises:
         ShardError: it cannot be read, lacks what tells its rows apart, or is too large.
     """
+    file.check_size(table)
     try:
-        limits.rows_of_records(file.rows, file.size)
-        limits.text(file.text_bytes, file.size)
         texts = [column for column, kind in file.types.items() if _is_text(kind)]
         stored = file.dictionary_encoded(texts)
         limits.text(sum(map(_text_bytes, stored.columns)), file.size)
@@ -46,11 +45,7 @@ def steps(file: ShardFile) -> IntArray:
     Raises:
         ShardError: it cannot be read, or is too large.
     """
-    try:
-        limits.rows_of_records(file.rows, file.size)
-        limits.text(file.text_bytes, file.size)
-    except limits.TooLargeError as error:
-        raise ShardError(f"{error}. {limits.HINT}") from error
+    file.check_size("samples")
     if "step" not in file.types:
         raise ShardError("no column 'step'")
     try:

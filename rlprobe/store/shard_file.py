@@ -123,13 +123,26 @@ class ShardFile:
                 hint="Upgrade rlprobe.",
             )
 
-    @property
-    def text_bytes(self) -> int:
-        """What its columns take before they are decoded, as the footer says."""
+    def check_size(self, table: str) -> None:
+        """Whether what the footer says is within the limits of a table.
+
+        Raises:
+            ShardError: it is not.
+        """
+        try:
+            if schema.tables()[table].metrics:
+                limits.rows_of_numbers(self.rows, self.size)
+                limits.cells(self.rows, len(self.types))
+            else:
+                limits.rows_of_records(self.rows, self.size)
+                limits.text(self._decoded_bytes(), self.size)
+        except limits.TooLargeError as error:
+            raise ShardError(f"{error}. {limits.HINT}") from error
+
+    def _decoded_bytes(self) -> int:
         metadata = self._parquet.metadata
-        return sum(
-            metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)
-        )
+        groups = range(metadata.num_row_groups)
+        return sum(metadata.row_group(number).total_byte_size for number in groups)
 
     def read(self, names: Sequence[str] | None = None) -> pa.Table:
         """Columns as they are stored; of two with one name, the first.

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from rlprobe import schema
 from rlprobe.errors import NewerFormatError
 from rlprobe.store import checksum, files, layout
-from rlprobe.store.shard_file import FORMAT_KEY, SEALED_KEY, TABLE_KEY, ShardFile
+from rlprobe.store.shard_file import FORMAT_KEY, SEALED_KEY, TABLE_KEY, ShardFile, first_line
 
 FAN_IN = 8  # shards of one size class that are merged into one of the next
 ROW_GROUP = 131_072
@@ -105,7 +105,12 @@ def merge_encoded(
         ValueError: a shard's bytes are not what was written.
     """
     ordered = sorted(zip(names, contents, strict=True), key=lambda pair: pair[0].first)
-    return encode(table_name, concat([_decode(name, content) for name, content in ordered]))
+    tables = [_decode(name, content) for name, content in ordered]
+    try:
+        whole = concat(tables)
+    except (pa.ArrowException, TypeError) as error:  # columns of one name and different types
+        raise ValueError(f"they do not go together: {first_line(error)}") from error
+    return encode(table_name, whole)
 
 
 def _decode(name: layout.ShardName, content: bytes) -> pa.Table:

@@ -35,7 +35,7 @@ def shard_source(run_dir: Path, table: str, note: Note, *, at_once: bool = False
     def read(name: ShardName, file: ShardFile, remark: Remark) -> tuple[pa.Schema, Any]:
         if not at_once and file.sealed and _as_written(table, file):
             if schema.tables()[table].metrics:
-                metric_shards.check_size(file)
+                file.check_size(table)
                 return _schema(file), str(file.path)
             rows = records.read(table, name, file, remark)  # which checks how much text it is
             if file.size >= _SMALL:
