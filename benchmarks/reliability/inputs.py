@@ -1,8 +1,9 @@
 """Fuzzed inputs of every format and of recordings: read, refused with a reason, or a fault of ours.
 
 `python -m benchmarks.reliability.inputs 20000 [--from SEED] [--jobs N] [--seconds S] [--keep DIR]`
-reads the inputs of that many seeds, or stops after some seconds and says how far it came. Every
-input is read to its last value; one of `EVERY` is scanned and printed too.
+reads the inputs of that many seeds, or stops after some seconds and says how far it came; `--only
+FORMAT` those of one format. Every input is read to its last value; one of `EVERY` is scanned and
+printed too.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ EVERY = 20
 LONGEST = 5.0  # seconds of CPU for one input
 _BATCH = 250
 READ, REFUSED, FAULTY, SLOW, RAW = "read", "refused", "FAULT", "SLOW", "RAW TEXT"
+GOOD = frozenset({READ, REFUSED})
 
 
 class TooSlow(BaseException):
@@ -100,22 +102,25 @@ def _expire(*_: object) -> None:
     raise TooSlow
 
 
-def _batch(task: tuple[int, int]) -> list[Attempt]:
-    first, count = task
+def _batch(task: tuple[int, int, str]) -> list[Attempt]:
+    first, count, only = task
     signal.signal(signal.SIGPROF, _expire)
     with tempfile.TemporaryDirectory(dir=_memory()) as name:
         folder = Path(name) / str(os.getpid())
-        return [attempt(seed, folder) for seed in range(first, first + count)]
+        seeds = (seed for seed in range(first, first + count) if hostile.kind_of(seed, only))
+        return [attempt(seed, folder) for seed in seeds]
 
 
 def _memory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-def attempts(first: int, count: int, jobs: int, seconds: float) -> Iterator[Attempt]:
+def attempts(
+    first: int, count: int, jobs: int = 1, seconds: float = float("inf"), only: str = ""
+) -> Iterator[Attempt]:
     """Those of every seed from `first` on, until the time is over."""
-    end = time.monotonic() + seconds
-    tasks = ((at, min(_BATCH, first + count - at)) for at in range(first, first + count, _BATCH))
+    end, last = time.monotonic() + seconds, first + count
+    tasks = ((at, min(_BATCH, last - at), only) for at in range(first, last, _BATCH))
     if jobs == 1:
         for task in tasks:
             yield from _batch(task)
@@ -138,13 +143,14 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--only", default="")
     given = parser.parse_args(words)
     by_kind: dict[str, Counter[str]] = {}
     bad: list[Attempt] = []
     begin = time.monotonic()
-    for item in attempts(given.first, given.count, given.jobs, given.seconds):
+    for item in attempts(given.first, given.count, given.jobs, given.seconds, given.only):
         by_kind.setdefault(item.kind, Counter())[item.outcome] += 1
-        if item.outcome not in (READ, REFUSED):
+        if item.outcome not in GOOD:
             bad.append(item)
             print(f"seed {item.seed} {item.kind}: {item.outcome}: {item.why}", flush=True)
             if given.keep:

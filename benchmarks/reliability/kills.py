@@ -71,7 +71,6 @@ def judged(run_dir: Path, promises: Promises) -> str:
     """What became of a recording, against what was promised of its last attempt."""
     try:
         recording = Recording(run_dir)
-        problems = recording.problems
         attempt = recording.info.attempts[-1].number
         steps = recording.steps.step[recording.steps.attempt == attempt].tolist()
         events = {
@@ -81,6 +80,7 @@ def judged(run_dir: Path, promises: Promises) -> str:
         }
         for name in recording.steps.names:
             recording.steps.load(name)
+        problems = recording.problems
     except Exception as error:
         return f"{UNREADABLE}: {type(error).__name__}: {error}"
     if problems:
@@ -129,7 +129,7 @@ def kill_compact(random: Random, folder: Path) -> str:
     """`compact` over what writers left behind; afterwards it is run to its end."""
     run_dir = folder / "run"
     shutil.copytree(_left_behind(), run_dir)
-    promises = Promises(events={step for step in range(0, _ROWS, 10)}, rows=_ROWS)
+    promises = Promises(events=set(range(0, _ROWS, 10)), rows=_ROWS)
     _killed(lambda _: compaction.compact(run_dir), random.uniform(0, 0.05))
     outcome = judged(run_dir, promises)
     if outcome == HELD:

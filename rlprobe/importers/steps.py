@@ -163,11 +163,22 @@ def asked_or_best(
     return choose(rows, table=table)
 
 
+def miscounts(value: object) -> bool:
+    """Whether a value stands where a step does and can be none: NaN, or more than is counted."""
+    counted = number(value)
+    return counted is not None and not abs(counted) < LARGEST
+
+
 def _others_are_alike(
     rows: Sequence[Mapping[str, Any]], key: str, example: Mapping[str, Any]
 ) -> bool:
-    """Whether many rows without the step measure what those with it do: then it tells little."""
+    """Whether many rows without the step measure what those with it do: then it tells little.
+
+    A row whose step is NaN, or more than can be counted, is a bad row and not one without a step.
+    """
     measured = {name for name in example if not is_counter(name)}
-    others = [row for row in rows if step_number(row.get(key)) is None]
+    others = [
+        row for row in rows if step_number(row.get(key)) is None and not miscounts(row.get(key))
+    ]
     alike = sum(len(measured & set(row)) * 2 > len(measured) for row in others)
     return alike * 5 > len(rows)

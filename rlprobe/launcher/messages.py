@@ -20,7 +20,7 @@ _MOST_HELD = 1_000
 _OF_THE_LAUNCHER = frozenset({"halted", "crash"})  # it sees itself how the command ends
 _FROM_INSIDE = frozenset({"checkpoint", "resumed", "nan_detected", "loss_scale_changed"})
 
-Tell = Callable[[str, str, int | None, dict[str, Any]], None]  # kind, message, step, data
+Tell = Callable[[str, str, int | None, dict[str, Any]], object]  # kind, message, step, data
 
 
 @dataclass(slots=True)

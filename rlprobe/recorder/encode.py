@@ -89,7 +89,9 @@ class MetricEncoder:
         for key, value in row.items():
             try:
                 plain.update(_numbers(key, value))
-            except (TypeError, ValueError, OverflowError, RuntimeError):
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # a value's own code may raise anything
                 self.rejected(key)
         return plain
 
@@ -100,7 +102,9 @@ def _matrix(rows: list[dict[str, Any]]) -> FloatArray | None:
     try:
         values = itertools.chain.from_iterable(row.values() for row in rows)
         matrix = np.fromiter(values, np.float64, width * len(rows)).reshape(len(rows), width)
-    except (TypeError, ValueError, OverflowError, RuntimeError):
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # a value's own code may raise anything
         return None
     # NumPy reads None as NaN; to us the one means "not logged", the other "was NaN".
     if np.isnan(matrix).any() and any(value is None for row in rows for value in row.values()):
@@ -115,6 +119,8 @@ def _numbers(key: str, value: Any) -> dict[str, float]:
     if hasattr(value, "detach"):
         value = value.cpu().double().numpy()
     if isinstance(value, np.ndarray | list):
+        if np.iscomplexobj(value):
+            raise TypeError("complex numbers")
         array = np.asarray(value, dtype=np.float64)
         return {key: float(array)} if array.ndim == 0 else _distribution(key, array)
     return {key: float(value)}

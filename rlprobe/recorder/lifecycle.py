@@ -1,6 +1,7 @@
 """Fork, signals, uncaught exceptions, exit: whatever ends a process, the recording is written.
 
-Handlers that were there before are called after ours. Nothing here keeps a recorder alive.
+Handlers that were there before are called after ours. What training recorded is kept alive here
+until it has ended, whatever becomes of the recorder that it was given to.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import signal
 import sys
 import threading
-import weakref
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
@@ -19,34 +20,44 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Ends(Protocol):
-    """What the lifecycle calls on a recorder."""
+    """What the lifecycle calls; what the ends return waits for what they asked of the writer."""
 
-    def on_exit(self) -> None: ...  # noqa: D102
-    def on_exception(self, error: BaseException) -> None: ...  # noqa: D102
-    def on_signal(self, number: int) -> None: ...  # noqa: D102
+    @property
+    def is_abandoned(self) -> bool: ...  # noqa: D102
+    def begin_close(self, status: str) -> Callable[[], object]: ...  # noqa: D102
+    def on_exit(self) -> Callable[[], object]: ...  # noqa: D102
+    def on_exception(self, error: BaseException) -> Callable[[], object]: ...  # noqa: D102
+    def on_signal(self, number: int) -> Callable[[], object]: ...  # noqa: D102
     def busy_here(self) -> bool: ...  # noqa: D102
     def before_fork(self) -> None: ...  # noqa: D102
     def after_fork_in_parent(self) -> None: ...  # noqa: D102
     def after_fork_in_child(self) -> None: ...  # noqa: D102
 
 
-_watched: weakref.WeakSet[Ends] = weakref.WeakSet()
+_watched: dict[int, Ends] = {}  # strong: what nobody else refers to any more must be written too
 _installed: dict[str, Any] = {}
 _postponed: list[tuple[int, FrameType | None]] = []
 
 
-def watch(recorder: Ends, *, signals: bool = True) -> None:
-    """Call this recorder back when its process forks, is signalled, fails or exits."""
-    _watched.add(recorder)
+def watch(process: Ends, *, signals: bool = True) -> None:
+    """Call this back when the process forks, is signalled, fails or exits.
+
+    Recorders that went out of use before another began have recorded a run that is over.
+    """
+    for other in list(_watched.values()):
+        if other.is_abandoned:
+            unwatch(other)
+            other.begin_close("completed")
+    _watched[id(process)] = process
     if not _installed:
         _install()
     if signals:
         _install_signals()
 
 
-def unwatch(recorder: Ends) -> None:
-    """Stop calling this recorder."""
-    _watched.discard(recorder)
+def unwatch(process: Ends) -> None:
+    """Stop calling back."""
+    _watched.pop(id(process), None)
 
 
 def _install() -> None:
@@ -55,18 +66,34 @@ def _install() -> None:
     atexit.register(_on_exit)
     os.register_at_fork(
         before=lambda: _each("before_fork"),
-        after_in_parent=lambda: _each("after_fork_in_parent"),
+        after_in_parent=_after_fork_in_parent,
         after_in_child=_after_fork_in_child,
     )
 
 
-def _each(method: str, *arguments: Any) -> None:
-    for recorder in list(_watched):
+def _each(method: str, *arguments: Any) -> list[Any]:
+    """Call all, whatever one does; what they return."""
+    returned = []
+    for process in list(_watched.values()):
         with contextlib.suppress(Exception):
-            getattr(recorder, method)(*arguments)
+            returned.append(getattr(process, method)(*arguments))
+    return returned
+
+
+def _end_each(method: str, *arguments: Any) -> None:
+    """Ask all, then wait for all: they write at the same time."""
+    for wait in _each(method, *arguments):
+        with contextlib.suppress(Exception):
+            wait()
+
+
+def _after_fork_in_parent() -> None:
+    _each("after_fork_in_parent")
+    _deliver_postponed()
 
 
 def _after_fork_in_child() -> None:
+    _postponed.clear()
     _each("after_fork_in_child")
     if "multiprocessing" in sys.modules:
         # Children of multiprocessing leave by os._exit, without atexit; their own finalizers run,
@@ -83,14 +110,14 @@ def _finalize_in_child(on_exit: Any) -> None:
 
 
 def _on_exit() -> None:
-    _each("on_exit")
+    _end_each("on_exit")
 
 
 def _on_exception(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     if isinstance(error, BaseException):
-        _each("on_exception", error.with_traceback(trace))
+        _end_each("on_exception", error.with_traceback(trace))
     _installed["excepthook"](kind, error, trace)
 
 
@@ -106,11 +133,11 @@ def _install_signals() -> None:
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    if any(recorder.busy_here() for recorder in list(_watched)):
-        # This thread is inside a flush: writing again now would tear it. It calls back when done.
+    if any(process.busy_here() for process in list(_watched.values())):
+        # This thread is about to fork and keeps the writer from writing; it calls back when done.
         _postponed.append((number, frame))
         return
-    _each("on_signal", number)
+    _end_each("on_signal", number)
     previous = _installed.get(f"signal:{number}", signal.SIG_DFL)
     if callable(previous):
         previous(number, frame)
@@ -119,7 +146,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     os.kill(os.getpid(), number)
 
 
-def deliver_postponed() -> None:
-    """Handle signals that arrived during a flush; called right after it."""
+def _deliver_postponed() -> None:
+    """Handle signals that arrived during a fork."""
     while _postponed and threading.current_thread() is threading.main_thread():
         _on_signal(*_postponed.pop(0))

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import signal
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from rlprobe import naming
-from rlprobe.errors import UsageError
+from rlprobe.errors import InputError, UsageError
 from rlprobe.recorder import launch as launching
 from rlprobe.recorder import lifecycle
-from rlprobe.recorder.buffer import Buffer, Row
-from rlprobe.recorder.failure import explained, last_line
-from rlprobe.recorder.rollouts import ARGUMENTS, SamplePolicy
-from rlprobe.recorder.sink import ShardSink
-from rlprobe.recorder.snapshot import IMMUTABLE, snapshot, to_list
-from rlprobe.recorder.writer import Writer
-from rlprobe.store import layout, manifest
+from rlprobe.recorder.buffer import BACKLOG_BYTES, Row
+from rlprobe.recorder.own_files import describable
+from rlprobe.recorder.process import RecordedProcess
+from rlprobe.recorder.rollout_arguments import ARGUMENTS
+from rlprobe.recorder.rollouts import SamplePolicy
+from rlprobe.recorder.snapshot import IMMUTABLE, safely_frozen, size_of, snapshot, to_list
+from rlprobe.store import manifest
+from rlprobe.store.text import text_of
 
-_now = time.time
+_now = time.monotonic
 _all_immutable = IMMUTABLE.issuperset
-CRITICAL = frozenset({"nan_detected", "crash", "halted", "run_ended"})
+_MOST_NAMES = 50
 
 
 class Recorder:
@@ -33,8 +35,10 @@ class Recorder:
     size come from the launcher's environment, global scalars are written by rank 0 only. A
     directory that holds an earlier launch gets a new attempt; nothing of the earlier one is lost.
 
-    After construction nothing raises into training: failures and drops are counted, warned of
-    once, and recorded.
+    After construction nothing raises into training and nothing waits for a disk that hangs longer
+    than `flush_seconds`, one second at least: failures and drops are counted, warned of once, and
+    recorded. A recorder that goes out of use is written as one that was closed; how the run ended
+    is then what becomes of the process.
 
         with Recorder("runs/my-run", algorithm="GRPO") as recorder:
             for step in range(steps):
@@ -42,16 +46,19 @@ class Recorder:
                 recorder.step(step, loss=loss, grad_norm=norm, rewards=rewards)
 
     Args:
-        run_dir: where to record; created if need be.
+        run_dir: where to record; created if need be, and again if it is deleted meanwhile.
         framework: whose metric names `step` gets (`trl`, `verl`, …); None for plain names.
         config: settings worth knowing afterwards (`beta`, `max_completion_length`, …).
         samples: how many rollouts are kept, and how much of their text.
-        flush_seconds: what a kill can cost at most.
+        flush_seconds: what a kill can cost at most, and what a hanging disk can cost a call.
+        backlog_bytes: memory, about, for what cannot be written yet. Beyond it the oldest rollouts
+            are dropped first, then the oldest rows, events last.
         rank, world_size, launch: only where the environment does not tell.
         signals: chain onto SIGTERM and SIGINT, so that they find everything written.
 
     Raises:
-        InputError: the directory cannot be created or written.
+        InputError: the directory cannot be created or written. A disk that hangs holds up the
+            construction, and only that.
         UsageError: an argument makes no sense.
     """
 
@@ -65,6 +72,7 @@ class Recorder:
         config: Mapping[str, Any] | None = None,
         samples: SamplePolicy | None = None,
         flush_seconds: float = 2.0,
+        backlog_bytes: int = BACKLOG_BYTES,
         rank: int | None = None,
         world_size: int | None = None,
         launch: str | None = None,
@@ -75,41 +83,57 @@ class Recorder:
             raise UsageError(f"Couldn't record for framework '{framework}': known are {known}")
         if not flush_seconds > 0:
             raise UsageError(f"Couldn't flush every '{flush_seconds}' seconds: must be above 0")
+        if not backlog_bytes > 0:
+            raise UsageError(f"Couldn't hold back '{backlog_bytes}' bytes: must be above 0")
         place = launching.place()
         self.run_dir = Path(run_dir).absolute()
         self.rank_id = place.rank if rank is None else rank
         self.world_size = place.world_size if world_size is None else world_size
         manifest.prepare(self.run_dir)
-        self._writer_id = f"{place.role}.{layout.new_writer_id()}"
-        self._started = time.time()
-        self.attempt = manifest.claim_attempt(
-            self.run_dir, launch or place.launch, self.rank_id, self._writer_id, self.world_size
-        )
-        self._sink = ShardSink(self.run_dir, self.attempt, self.rank_id, self._writer_id)
-        self._buffer = Buffer()
-        self._writer = Writer(
-            self._buffer,
-            self._sink,
-            rank=self.rank_id,
-            attempt=self.attempt,
-            framework=framework,
-            policy=samples or SamplePolicy(),
-            flush_seconds=flush_seconds,
-        )
+        try:
+            self._process = RecordedProcess(
+                self.run_dir,
+                rank=self.rank_id,
+                world_size=self.world_size,
+                launch=launch or place.launch,
+                role=place.role,
+                framework=framework,
+                policy=samples or SamplePolicy(),
+                flush_seconds=flush_seconds,
+                backlog_bytes=int(backlog_bytes),
+            )
+        except OSError as error:
+            raise InputError(
+                f"Couldn't record into '{self.run_dir}': {error.strerror or error}",
+                hint="Make room, or choose a directory you can write.",
+            ) from error
+        self._writer = self._process.writer
+        self._buffer = self._process.buffer
+        self._sink = self._process.files.sink
         self._push = self._buffer.push
-        self.busy_here = self._writer.flushing_here
-        self.before_fork = self._writer.before_fork
-        self.after_fork_in_parent = self._writer.after_fork_in_parent
-        self.status: str | None = None  # how it ended, as soon as that is known
-        self._closed = False
-        self._owner = os.getpid()
         self._records_steps = self.rank_id <= 0
-        self.describe(framework=framework, algorithm=algorithm, model=model, config=config)
+        self._begin(
+            signals=signals, framework=framework, algorithm=algorithm, model=model, config=config
+        )
+
+    def _begin(self, *, signals: bool, **described: Any) -> None:
+        self._process.files.describe(describable(described))
         if self.rank_id >= 0:  # the launcher tells its own start, with the command
-            self.event("run_started", pid=self._owner, world_size=self.world_size)
+            self.event("run_started", pid=os.getpid(), world_size=self.world_size)
             launching.announce(self.run_dir)
-        lifecycle.watch(self, signals=signals)
-        self._writer.start()
+        lifecycle.watch(self._process, signals=signals)
+        weakref.finalize(self, self._process.abandon).atexit = False
+        self._process.begin()
+
+    @property
+    def attempt(self) -> int:
+        """Number of this launch into the directory."""
+        return self._process.files.attempt
+
+    @property
+    def status(self) -> str | None:
+        """How it ended, as soon as that is known."""
+        return self._process.status
 
     # --- what training calls ---------------------------------------------------------------
 
@@ -125,11 +149,12 @@ class Recorder:
             try:
                 if step is None:
                     step = metrics.pop("step")
-                if not _all_immutable(map(type, metrics.values())):
-                    metrics = snapshot(metrics)
-                self._push(("steps", step, _now(), metrics))
+                if type(step) is int and _all_immutable(map(type, metrics.values())):
+                    self._push(("steps", step, _now(), metrics))
+                else:
+                    self._push_copy("steps", step, metrics)
             except Exception as error:
-                self._writer.fail("record steps", error)
+                self._push_odd("steps", step, metrics, error)
 
     def rank_step(self, step: int | None = None, /, **metrics: Any) -> None:
         """Record this rank's own scalars of an optimizer step; every rank writes its own.
@@ -139,11 +164,28 @@ class Recorder:
         try:
             if step is None:
                 step = metrics.pop("step")
-            if not _all_immutable(map(type, metrics.values())):
-                metrics = snapshot(metrics)
-            self._push(("ranks", step, _now(), metrics))
+            if type(step) is int and _all_immutable(map(type, metrics.values())):
+                self._push(("ranks", step, _now(), metrics))
+            else:
+                self._push_copy("ranks", step, metrics)
         except Exception as error:
-            self._writer.fail("record ranks", error)
+            self._push_odd("ranks", step, metrics, error)
+
+    def _push_copy(self, table: str, step: Any, metrics: dict[str, Any]) -> None:
+        """Push a row of which something could change, or be large."""
+        if self._process.is_closed:
+            return
+        copy, size = snapshot(metrics)
+        row = (table, safely_frozen(step), _now(), copy)
+        self._buffer.push_sized(self._buffer.rows, row, size)
+
+    def _push_odd(self, table: str, step: Any, metrics: dict[str, Any], error: Exception) -> None:
+        """Push a row that could not even be looked at, without what is odd about it."""
+        try:
+            self._push_copy(table, step, metrics)
+        except Exception:
+            self._process.health.count(f"dropped_{table}_rows")
+            self._process.health.fail(f"record {table}", error)
 
     rank = rank_step
 
@@ -170,36 +212,48 @@ class Recorder:
         `group_ids`, from `group_size` (neighbours), or from equal prompts. Texts are strings or
         conversations (lists of messages).
         """
+        given = locals()
+        process = self._process
+        if process.is_closed:
+            return
         try:
-            given = locals()
-            content = {name: to_list(given[name]) for name in ARGUMENTS}
-            components = reward_components or {}
-            content["reward_components"] = {k: to_list(v) for k, v in components.items()}
+            content = {name: self._listed(name, given[name]) for name in ARGUMENTS}
+            components = dict(reward_components or {})
+            content["reward_components"] = {
+                name: self._listed("reward_components", values)
+                for name, values in components.items()
+            }
             content["group_size"] = group_size
-            size = sum(len(text) if isinstance(text, str) else 1000 for text in completions)
-            self._buffer.push_text(("samples", step, _now(), content), size)
-            self._writer.start()  # it runs already, but for a forked child's first record
+            row: Row = ("samples", safely_frozen(step), _now(), content)
+            self._buffer.push_sized(self._buffer.rollouts, row, 1000 + size_of(content))
         except Exception as error:
-            self._writer.fail("samples", error)
+            process.health.fail("record samples", error)
+
+    def _listed(self, name: str, values: Any) -> Any:
+        try:
+            return to_list(values)
+        except Exception as error:  # one argument costs no other
+            self._process.health.count("rollout_values_left_out")
+            self._process.health.fail(f"record {name} of samples", error)
+            return [] if name == "completions" else None
 
     def event(
         self, kind: str, message: str = "", /, *, step: int | None = None, **data: Any
-    ) -> None:
+    ) -> bool:
         """Record that something happened. Critical kinds are on disk when this returns.
 
         Critical are `nan_detected`, `crash`, `halted` and `run_ended`, with everything recorded
         before them.
+
+        Returns:
+            Whether it is on disk. False for other kinds, which are written within `flush_seconds`,
+            and for a critical one that could not be written in that time; it is tried again.
         """
         try:
-            content = {"kind": kind, "message": message, "data": data}
-            if kind in CRITICAL:
-                self._writer.flush()  # a full buffer must not cost the event its place
-            self._push(("events", step, _now(), content))
-            if kind in CRITICAL:
-                trigger = kind if kind in {"nan_detected", "crash"} else ""
-                self._flush(trigger)
+            return self._process.event(kind, message, step, data)
         except Exception as error:
-            self._writer.fail("events", error)
+            self._process.health.fail("record events", error)
+            return False
 
     def nan_detected(
         self,
@@ -210,21 +264,19 @@ class Recorder:
         inf_count: int | None = None,
         names: Sequence[str] = (),
         message: str = "",
-    ) -> None:
+    ) -> bool:
         """Record a NaN or Inf; on disk when this returns, with the ring of rollouts.
 
         `source` is where it was seen: `gradient`, `weight`, `loss`, `reward`, `logits`, …; `names`
         are the parameters concerned, of which the first 50 are kept.
+
+        Returns:
+            Whether it is on disk; see `event`.
         """
-        counts = {"nan_count": nan_count, "inf_count": inf_count}
-        self.event(
-            "nan_detected",
-            message or f"{source} is not finite",
-            step=step,
-            source=source,
-            names=list(names)[:50],
-            **counts,
-        )
+        data = {"source": source, "names": _names(names), "nan_count": nan_count}
+        data["inf_count"] = inf_count
+        text = message or f"{text_of(source)} is not finite"
+        return self.event("nan_detected", text, step=step, **data)
 
     def checkpoint(
         self,
@@ -241,49 +293,43 @@ class Recorder:
         `optimizer`, `scheduler`, `scaler`, `rng`, `data_cursor`); `state` says the same as one
         mapping from part to whether it is there.
         """
-        has = [*has, *(name for name, there in (state or {}).items() if there)]
-        lacks = [*lacks, *(name for name, there in (state or {}).items() if not there)]
-        name = os.fspath(path)
+        try:
+            parts = dict(state or {})
+            has = [*_names(has), *(name for name, there in parts.items() if there)]
+            lacks = [*_names(lacks), *(name for name, there in parts.items() if not there)]
+            name = text_of(path.__fspath__() if isinstance(path, os.PathLike) else path)
+        except Exception as error:
+            self._process.health.fail("record what a checkpoint holds", error)
+            name, has, lacks = text_of(path), [], []
         self.event("checkpoint", name, step=step, path=name, has=has, lacks=lacks)
 
-    def crash(self, error: BaseException | str, *, step: int | None = None, **data: Any) -> None:
-        """Record that training died, and what its last words mean; on disk when this returns."""
+    def crash(self, error: BaseException | str, *, step: int | None = None, **data: Any) -> bool:
+        """Record that training died, and what its last words mean; on disk when this returns.
+
+        Returns:
+            Whether it is on disk; see `event`.
+        """
         try:
-            self.status = "crashed"
-            self.event(
-                "crash",
-                last_line(error),
-                step=self.last_step if step is None else step,
-                **{**explained(error), **data},
-            )
+            return self._process.crash(error, self.last_step if step is None else step, data)
         except Exception as failure:
-            self._writer.fail("events", failure)
+            self._process.health.fail("record events", failure)
+            return False
 
     def describe(self, **changes: Any) -> None:
         """Add to the manifest: `framework`, `algorithm`, `model`, `config`. Rank 0 writes it."""
-        if self.rank_id > 0:
-            return
         try:
-            if self.rank_id == 0:
-                changes |= {"world_size": self.world_size, "environment": manifest.environment()}
-            manifest.update(self.run_dir, changes)
+            self._process.describe(changes)
         except Exception as error:
-            self._writer.fail("describe", error)
+            self._process.health.fail("describe", error)
 
-    def flush(self) -> None:
-        """Make everything recorded so far durable."""
-        self._flush()
-
-    def _flush(self, trigger: str = "") -> None:
-        self._writer.flush(trigger)
-        lifecycle.deliver_postponed()
+    def flush(self) -> bool:
+        """Make everything recorded so far durable; whether it is."""
+        return self._writer.flush()
 
     @property
     def last_step(self) -> int | None:
         """The highest step recorded so far."""
-        steps = [row[1] for row in list(self._buffer.queue) if row[0] in {"steps", "ranks"}]
-        known = [step for step in (*steps, self._writer.last_step) if isinstance(step, int)]
-        return max(known, default=None)
+        return self._writer.last_step
 
     # --- how it ends ------------------------------------------------------------------------
 
@@ -292,62 +338,21 @@ class Recorder:
 
         The run counts as completed from now on, whatever the process does afterwards.
         """
-        if self._closed or self.status is not None:
-            return
-        self.status = "completed"
-        self.event("run_ended", step=self.last_step, status=self.status)
-        self._finish_process(self.status)
+        self._process.finish()
 
     def close(self, status: str = "completed") -> None:
-        """Write everything and record the end. Further records are ignored.
+        """Write everything and record the end. Later records are ignored, but for critical events.
 
         Args:
             status: `completed`, `crashed`, `halted` or `killed`; a crash that was recorded stays.
         """
-        if self._closed:
-            return
-        self._closed = True
-        lifecycle.unwatch(self)
-        try:
-            self._end(self.status or status)
-        except Exception as error:
-            self._writer.fail("close", error)
-
-    def _end(self, status: str) -> None:
-        if self.rank_id == manifest.LAUNCHER_RANK:
-            self._follow_restarts()
-        self._writer.flush()
-        totals = self._writer.totals()
-        if totals:
-            lost = ", ".join(f"{count} {kind}" for kind, count in totals.items())
-            self.event("recorder_dropped", lost, **totals)
-        if status == "completed" and self.status is None:
-            self.event("run_ended", step=self.last_step, status=status)
         self._records_steps = False
-        self._writer.stop()
-        self._finish_process(status)
-
-    def _finish_process(self, status: str) -> None:
-        manifest.write_process(
-            self.run_dir,
-            self.attempt,
-            self.rank_id,
-            self._writer_id,
-            started=self._started,
-            status=status,
-            health=self._writer.totals(),
-        )
-        if self.rank_id <= 0:
-            manifest.update(self.run_dir, {})
-
-    def _follow_restarts(self) -> None:
-        """The launcher's last word belongs to the newest attempt of its job."""
-        latest = manifest.latest_attempt(self.run_dir)
-        if latest != self.attempt:
-            self._writer.flush()
-            self._finish_process("completed")
-            self.attempt = self._writer.attempt = latest
-            self._sink.move(latest)
+        self._push = _ignore
+        try:
+            self._process.close(status)
+        except Exception as error:
+            self._process.health.fail("close", error)
+        lifecycle.unwatch(self._process)
 
     def __enter__(self) -> Self:
         return self
@@ -355,46 +360,21 @@ class Recorder:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, KeyboardInterrupt):
             self.event("halted", "interrupted from the keyboard", step=self.last_step, signal=2)
-            self.status = "halted"
+            self._process.status = "halted"
         elif error is not None and not (isinstance(error, SystemExit) and not error.code):
             self.crash(error)
         self.close()
 
-    # --- called by lifecycle ------------------------------------------------------------------
 
-    def on_exit(self) -> None:
-        """The interpreter ends."""
-        if os.getpid() == self._owner:
-            self.close()
-        else:
-            self.flush()  # a forked child: its rows are its own, the run's end is not
+def _ignore(row: Row) -> None:
+    """After the end nothing is recorded any more."""
 
-    def on_exception(self, error: BaseException) -> None:
-        """Nobody caught an exception."""
-        if os.getpid() != self._owner:
-            return
-        if isinstance(error, KeyboardInterrupt):
-            self.status = self.status or "halted"
-        elif self.status in {None, "completed"}:
-            self.crash(error)
 
-    def on_signal(self, number: int) -> None:
-        """SIGTERM or SIGINT: write everything; what follows is the earlier handler's business."""
-        if os.getpid() != self._owner:
-            return
-        name = signal.Signals(number).name
-        self.event("halted", f"got {name}", step=self.last_step, signal=number)
-        self.status = self.status or "halted"
-        self._finish_process(self.status)  # the earlier handler may be death itself
-
-    def after_fork_in_child(self) -> None:
-        """Start anew under a name of its own."""
-        self._writer.after_fork_in_child()
-        if not self._closed:
-            self._push = self._push_after_fork
-
-    def _push_after_fork(self, row: Row) -> None:
-        """The child's first row starts the child's thread; children that record none have none."""
-        self._push = self._buffer.push
-        self._writer.start()
-        self._push(row)
+def _names(names: Any) -> list[Any]:
+    """The first names of a sequence of any kind; a single name is one."""
+    if isinstance(names, str):
+        return [names]
+    try:
+        return list(itertools.islice(names, _MOST_NAMES))
+    except Exception:  # no sequence, or one whose code fails
+        return [] if names is None else [text_of(names)]

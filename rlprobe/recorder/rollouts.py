@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlprobe.errors import UsageError
-from rlprobe.store.text import plain_text, stable_id
+from rlprobe.recorder.rollout_arguments import rollouts_of
+from rlprobe.store.text import stable_id
 from rlprobe.values import Rollout, flat
 
-_RING_CHARACTERS = 64 * 1024 * 1024
-
-# Arguments of `Recorder.samples` with one value per rollout or per group.
-ARGUMENTS = (
-    "prompts",
-    "completions",
-    "rewards",
-    "advantages",
-    "completion_lengths",
-    "truncated",
-    "group_ids",
-    "prompt_ids",
-    "logprob_means",
-    "kls",
-)
+_RING_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +64,13 @@ class RolloutSelector:
     """Turns the arguments of `Recorder.samples` into rollouts, chooses, and keeps the ring.
 
     Runs on the writer thread. The choice of groups draws no random numbers.
+
+    Attributes:
+        odd: called with the name of an argument of which a value had to be left out.
     """
 
     policy: SamplePolicy
+    odd: Callable[[str], None]
     _calls: int = 0
     _ring: deque[list[Rollout]] = field(default_factory=deque)
     _written: set[str] = field(default_factory=set)
@@ -87,7 +79,7 @@ class RolloutSelector:
         self, step: int, attempt: int, rank: int, content: Mapping[str, Any]
     ) -> list[Rollout]:
         """The rollouts of one call that are to be written now."""
-        rollouts = _rollouts(step, attempt, rank, self._calls, content)
+        rollouts = rollouts_of(step, attempt, rank, self._calls, content, self.odd)
         self._calls += 1
         if self.policy.ring_steps:
             self._ring.append(rollouts)
@@ -118,98 +110,31 @@ class RolloutSelector:
 
     def _trim_ring(self) -> None:
         while len(self._ring) > self.policy.ring_steps or (
-            len(self._ring) > 1 and _characters(self._ring) > _RING_CHARACTERS
+            len(self._ring) > 1 and self.ring_bytes() > _RING_BYTES
         ):
-            gone = self._ring.popleft()
-            self._written.difference_update(rollout.sample_id for rollout in gone)
+            self.forget_oldest()
+
+    def ring_bytes(self) -> int:
+        """What the ring holds in memory, about."""
+        return sum(size_of_rollout(rollout) for call in self._ring for rollout in call)
+
+    def forget_oldest(self) -> int:
+        """Take the oldest call out of the ring; how many of its rollouts are written nowhere."""
+        if not self._ring:
+            return 0
+        oldest = {rollout.sample_id for rollout in self._ring.popleft()}
+        unwritten = len(oldest - self._written)
+        self._written -= oldest
+        return unwritten
 
 
 def _prompt_id(prompt: str | None) -> str:
     return stable_id(prompt) if prompt else ""
 
 
-def _characters(ring: deque[list[Rollout]]) -> int:
-    return sum(len(rollout.completion or "") for call in ring for rollout in call)
-
-
-def _rollouts(
-    step: int, attempt: int, rank: int, call: int, content: Mapping[str, Any]
-) -> list[Rollout]:
-    completions = [plain_text(item) for item in content["completions"]]
-    size = len(completions)
-    columns = {name: _column(content.get(name), size) for name in _FLOATS}
-    components = {
-        name: _column(values, size) for name, values in (content["reward_components"] or {}).items()
-    }
-    prompts = [plain_text(item) for item in _spread(content["prompts"], size)]
-    groups = _groups(content, prompts, step)
-    lengths = _column(content.get("completion_lengths"), size)
-    truncated = _column(content.get("truncated"), size)
-    ids = _spread(content.get("prompt_ids"), size)
-    return [
-        Rollout(
-            step=step,
-            attempt=attempt,
-            rank=rank,
-            group_id=groups[index],
-            sample_id=f"a{attempt}.s{step}.r{rank}.c{call}.{index}",
-            prompt_id="" if ids[index] is None else str(ids[index]),
-            prompt=prompts[index],
-            completion=completions[index],
-            reward=columns["rewards"][index],
-            reward_components=_earned(components, index),
-            advantage=columns["advantages"][index],
-            completion_length=_whole(lengths[index]),
-            truncated=None if truncated[index] is None else bool(truncated[index]),
-            logprob_mean=columns["logprob_means"][index],
-            kl=columns["kls"][index],
-        )
-        for index in range(size)
-    ]
-
-
-def _earned(components: Mapping[str, list[float | None]], index: int) -> dict[str, float]:
-    values = ((name, column[index]) for name, column in components.items())
-    return {name: value for name, value in values if value is not None}
-
-
-_FLOATS = ("rewards", "advantages", "logprob_means", "kls")
-
-
-def _column(values: Any, size: int) -> list[float | None]:
-    if values is None:
-        return [None] * size
-    if hasattr(values, "detach"):
-        values = values.cpu().tolist()
-    numbers = [None if value is None else float(value) for value in values]
-    return (numbers + [None] * size)[:size]
-
-
-def _spread(values: Any, size: int) -> list[Any]:
-    """One value per rollout, from one per rollout or one per group of equal size."""
-    if values is None:
-        return [None] * size
-    items = list(values)
-    if items and len(items) < size and size % len(items) == 0:
-        share = size // len(items)
-        return [item for item in items for _ in range(share)]
-    return (items + [None] * size)[:size]
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None or value != value else int(value)  # noqa: PLR0124 - NaN
-
-
-def _groups(content: Mapping[str, Any], prompts: list[str | None], step: int) -> list[str]:
-    size = len(prompts)
-    given = content.get("group_ids")
-    if given is not None:
-        return [str(item) for item in _spread(given, size)]
-    group_size = content.get("group_size")
-    if group_size:
-        return [f"s{step}.g{index // int(group_size)}" for index in range(size)]
-    seen: dict[str | None, int] = {}
-    return [f"s{step}.g{seen.setdefault(prompt, len(seen))}" for prompt in prompts]
+def size_of_rollout(rollout: Rollout) -> int:
+    """Bytes of a rollout in memory, about."""
+    return 1000 + sys.getsizeof(rollout.prompt) + sys.getsizeof(rollout.completion)
 
 
 def _telling(rollouts: list[Rollout], limit: int) -> list[tuple[Rollout, str]]:

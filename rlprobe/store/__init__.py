@@ -21,6 +21,7 @@ codec       events, rollouts and rows of metrics <-> rows of the tables
 shards      Parquet shards: written, merged
 compaction  the shards of finished writers, merged
 manifest    run.json and the attempts
+processes   the processes of an attempt
 arrow       Arrow arrays from and to NumPy and lists
 frame       rows of a table as columns, loaded on demand
 run         the Run interface

@@ -15,6 +15,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
+from rlprobe.store.text import text_of
+
 KEY = "rlprobe.crc32"
 BLANK = "00000000"
 _END = 8  # bytes at the end of a Parquet file: the footer's length, and the magic word
@@ -82,7 +84,7 @@ def _crc_of(file: BinaryIO, place: int) -> int:
 def sealed_json(content: Mapping[str, Any], indent: int | None = None) -> str:
     """A JSON object with the checksum of its text as its last entry."""
     bare = {key: value for key, value in content.items() if key != KEY}
-    text = json.dumps({**bare, KEY: BLANK}, indent=indent, default=str)
+    text = json.dumps({**bare, KEY: BLANK}, indent=indent, default=text_of)
     head, _, tail = text.rpartition(BLANK)
     return f"{head}{zlib.crc32(text.encode()):08x}{tail}"
 

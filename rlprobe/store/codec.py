@@ -18,7 +18,7 @@ from rlprobe import schema
 from rlprobe.numbers import plural
 from rlprobe.store import arrow, event_data, layout
 from rlprobe.store.frame import Column
-from rlprobe.store.text import storable
+from rlprobe.store.text import storable, text_of
 from rlprobe.values import Event, FloatArray, IntArray, Rollout
 
 Row = dict[str, Any]  # a row of events or samples, as it is stored
@@ -91,7 +91,7 @@ def event_row(event: Event) -> Row:
         "rank": event.rank,
         "kind": storable(event.kind),
         "message": storable(event.message),
-        "data": storable(json.dumps(dict(event.data), default=str)),
+        "data": storable(json.dumps(dict(event.data), default=text_of)),
     }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rlprobe import schema
 from rlprobe.errors import NewerFormatError
-from rlprobe.store import admission, files, layout, leftovers, manifest, shards
+from rlprobe.store import admission, files, layout, leftovers, processes, shards
 from rlprobe.store.layout import ShardName
 from rlprobe.values import Problem
 
@@ -91,10 +91,10 @@ def _busy(
     run_dir: Path, directory: Path, stream: tuple[int, int, str], names: Sequence[ShardName]
 ) -> str:
     """Why a writer's shards must not be touched; empty if they may be."""
-    process = manifest.process_of(run_dir, *stream)
+    process = processes.process_of(run_dir, *stream)
     if process is not None and process.status is not None:
         return ""
-    alive = None if process is None else manifest.alive(process)
+    alive = None if process is None else processes.alive(process)
     if alive:
         return "its process is alive"
     newest = max(_modified(directory / str(name)) for name in names)

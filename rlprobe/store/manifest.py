@@ -16,8 +16,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,37 +24,17 @@ from rlprobe import schema
 from rlprobe._version import __version__
 from rlprobe.errors import InputError, NewerFormatError
 from rlprobe.store import admission, checksum, files, json_object, layout
+from rlprobe.store import processes as process_files
 from rlprobe.store.json_object import Fields
 from rlprobe.store.living import process_birth
+from rlprobe.store.processes import ENDS, MOST_RANK, Note, attempt_end, pass_over, process_path
 from rlprobe.values import Attempt, Problem
 
-ENDS = frozenset({"completed", "crashed", "halted", "killed"})  # what a process says of its end
+LAUNCHER_RANK = process_files.LAUNCHER_RANK
+processes = process_files.processes
 _RESERVED = 2048  # bytes of a process's file at its start: its end fits in on a full disk
-LAUNCHER_RANK = -1  # the `rlprobe record` process itself
-_MOST_RANK = 1 << 20
-_MOST_PID = 1 << 22
 _MOST_KINDS = 50  # of what recorders lost
 _ATTEMPT = re.compile("[0-9]{4,9}")  # the stem of an attempt's file
-
-Note = Callable[[Problem], None]
-
-
-def _pass_over(problem: Problem) -> None:
-    """For who has nobody to tell."""
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One recording process of an attempt, as its file tells."""
-
-    rank: int
-    host: str
-    pid: int
-    born: float
-    started: float
-    status: str | None
-    ended: float | None
-    health: Mapping[str, Any]
 
 
 def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size: int) -> int:
@@ -75,6 +54,19 @@ def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size
     (folder / f"{number:04d}").mkdir(exist_ok=True)
     write_process(run_dir, number, rank, writer, started=time.time())
     return number
+
+
+def reopen_attempt(
+    run_dir: Path, number: int, launch: str, rank: int, writer: str, world_size: int
+) -> None:
+    """Make an attempt's files again, after somebody deleted them under a living process."""
+    folder = run_dir / layout.ATTEMPTS
+    (folder / f"{number:04d}").mkdir(parents=True, exist_ok=True)
+    text = checksum.sealed_json(
+        {"launch": launch, "started": time.time(), "world_size": world_size}
+    )
+    files.create_exclusive(folder / f"{number:04d}.json", text)
+    write_process(run_dir, number, rank, writer, started=time.time())
 
 
 def add_attempt(run_dir: Path, attempt: Attempt, writer: str) -> None:
@@ -140,99 +132,16 @@ def write_process(
     }
     path = process_path(run_dir, attempt, rank, writer)
     text = checksum.sealed_json(content)
-    if status is None and not health:
+    if status is None:
         text = text.ljust(_RESERVED)
     try:
         files.write_atomic(path, text)
     except OSError:
-        if not (status and path.is_file() and files.overwrite(path, text)):
+        if not (path.is_file() and files.overwrite(path, text)):
             raise
 
 
-def processes(run_dir: Path, attempt: int, note: Note = _pass_over) -> tuple[Process, ...]:
-    """The processes that recorded an attempt; `note` is told of those that cannot be read."""
-    folder = run_dir / layout.ATTEMPTS / f"{attempt:04d}"
-    why = admission.directory_problem(folder, run_dir)
-    if why:
-        note(Problem(str(folder), f"left out: {why}", layout.ATTEMPTS))
-        return ()
-    read = (read_process(path, note) for path in sorted(folder.glob("r*.json")))
-    return tuple(process for process in read if process is not None)
-
-
-def process_of(run_dir: Path, attempt: int, rank: int, writer: str) -> Process | None:
-    """The process that wrote shards under this name, if its file is there and readable."""
-    return read_process(process_path(run_dir, attempt, rank, writer))
-
-
-def process_path(run_dir: Path, attempt: int, rank: int, writer: str) -> Path:
-    """Where a process tells of itself."""
-    return run_dir / layout.ATTEMPTS / f"{attempt:04d}" / f"r{rank:05d}-{writer}.json"
-
-
-def read_process(path: Path, note: Note = _pass_over) -> Process | None:
-    """One process's file; None if it cannot be read."""
-    try:
-        raw = json_object.read(path, path.parents[2])
-    except FileNotFoundError:
-        return None
-    except (ValueError, InputError) as error:
-        note(Problem(str(path), f"left out: {error}", layout.ATTEMPTS))
-        return None
-    fields = Fields(raw)
-    process = _process(fields)
-    if process is None or fields.unfit:
-        named = ", ".join(fields.unfit) or "rank or status"
-        note(Problem(str(path), f"{named}: not what it should be", layout.ATTEMPTS))
-    return process
-
-
-def _process(fields: Fields) -> Process | None:
-    rank = fields.count("rank", LAUNCHER_RANK, _MOST_RANK)
-    status = fields.text("status")
-    if rank is None or "status" in fields.unfit or status not in (None, *ENDS):
-        return None
-    return Process(
-        rank=rank,
-        host=fields.text("host") or "",
-        pid=fields.count("pid", 1, _MOST_PID) or 0,
-        born=fields.number("born") or 0.0,
-        started=fields.number("started") or 0.0,
-        status=status,
-        ended=fields.number("ended"),
-        health=fields.members("health"),
-    )
-
-
-def alive(process: Process) -> bool | None:
-    """Whether a process still runs; None if it ran on another machine."""
-    if process.host != socket.gethostname() or not process.pid:
-        return None
-    try:
-        os.kill(process.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return process_birth(process.pid) == process.born
-
-
-def attempt_end(members: tuple[Process, ...]) -> str:
-    """How an attempt ended, from what its processes left behind."""
-    statuses = [process.status for process in members]
-    for status in ("crashed", "killed", "halted"):
-        if status in statuses:
-            return status
-    open_ended = [process for process in members if process.status is None]
-    if members and not open_ended:
-        return "completed"
-    lives = [alive(process) for process in open_ended]
-    if any(lives):
-        return "running"
-    return "unknown" if not members or None in lives else "vanished"
-
-
-def attempts(run_dir: Path, note: Note = _pass_over) -> tuple[Attempt, ...]:
+def attempts(run_dir: Path, note: Note = pass_over) -> tuple[Attempt, ...]:
     """Every attempt, oldest first, without its steps; `note` is told of what cannot be read."""
     folder = run_dir / layout.ATTEMPTS
     why = admission.directory_problem(folder, run_dir)
@@ -251,7 +160,7 @@ def _attempt(run_dir: Path, path: Path, note: Note) -> Attempt:
     number = int(path.stem)
     members = processes(run_dir, number, note)
     started = fields.number("started")
-    told = fields.count("world_size", 1, _MOST_RANK) or 1
+    told = fields.count("world_size", 1, MOST_RANK) or 1
     if fields.unfit:
         named = ", ".join(fields.unfit)
         note(Problem(str(path), f"{named}: not what it should be", layout.ATTEMPTS))
@@ -278,7 +187,7 @@ def health(run_dir: Path) -> dict[str, int]:
     return totals
 
 
-def read(run_dir: Path, note: Note = _pass_over) -> dict[str, Any]:
+def read(run_dir: Path, note: Note = pass_over) -> dict[str, Any]:
     """The manifest; {} if it is missing or damaged (the tables still tell most).
 
     Args:
@@ -331,11 +240,7 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
         "created": time.time(),
         "rlprobe_version": __version__,
     }
-    for key, value in changes.items():
-        if key in {"config", "environment"}:
-            content[key] = {**Fields(content).members(key), **(value or {})}
-        elif value is not None:
-            content[key] = value
+    content = merged(content, changes)
     content["attempts"] = [
         {
             "number": a.number,
@@ -347,6 +252,18 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
     ]
     text = checksum.sealed_json(content, indent=1)
     files.write_atomic(run_dir / layout.MANIFEST, text + "\n")
+
+
+def merged(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest's content with changes, as `update` makes them."""
+    result = dict(content)
+    for key, value in changes.items():
+        if key in {"config", "environment"}:
+            known = result.get(key)
+            result[key] = {**(known if isinstance(known, dict) else {}), **(value or {})}
+        elif value is not None:
+            result[key] = value
+    return result
 
 
 def environment() -> dict[str, Any]:

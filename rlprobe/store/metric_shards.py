@@ -64,8 +64,8 @@ class MetricShard:
         size = len(self.step)
         if name in self.names:
             try:
-                fitted = fitting.fit(self.stored(name), pa.float64())
-                values, valid = arrow.floats(fitted)
+                stored = self.stored(name) if self.whole is None else self.whole.column(name)
+                values, valid = arrow.floats(fitting.fit(stored, pa.float64()))
                 if self.counted is None:
                     return values, valid
                 return values[self.counted], valid[self.counted]
@@ -80,7 +80,7 @@ def metric_shard(
     """A shard's rows, their keys checked.
 
     Args:
-        whole: read every column now, so that the file may be closed.
+        whole: read every column now, and close the file.
 
     Raises:
         ShardError: its rows have no steps, or it is too large or damaged.
@@ -97,6 +97,8 @@ def metric_shard(
         columns = [column[counted] for column in columns]
     step, attempt, rank, time = columns
     metrics = _fitted(read, names, remark) if whole else None
+    if whole:
+        file.close()
 
     def stored(column: str) -> pa.ChunkedArray:
         return file.read([column]).column(0)

@@ -28,6 +28,8 @@ _KEPT_ROLLOUTS = 64_000_000  # bytes, about, of rollouts that were read and are 
 _MOST_RANKS = 1 << 20
 _MOST_NOTES = 100
 _MOST_OPEN = 64  # shards of one table that stay open; of more, every column is read at once
+_SHORT = 16_384  # rows: to read a column of so few costs more than the column
+_CELLS_AT_ONCE = 16_000_000  # of one table, about 128 MB, that are read with its first column
 
 T = TypeVar("T")
 
@@ -119,8 +121,13 @@ class Recording:
         return self._metrics(table, whole=True)
 
     def _metrics(self, table: str, *, whole: bool) -> Frame:
+        cells = 0
+
         def read(name: ShardName, file: ShardFile, remark: Remark) -> MetricShard:
-            return metric_shards.metric_shard(table, name, file, remark, whole=whole)
+            nonlocal cells
+            cells += file.rows * len(file.types)
+            at_once = whole or (file.rows <= _SHORT and cells <= _CELLS_AT_ONCE)
+            return metric_shards.metric_shard(table, name, file, remark, whole=at_once)
 
         return metric_shards.frame(self._shards(table, read, keep_open=not whole))
 

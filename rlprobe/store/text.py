@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -16,13 +17,38 @@ def storable(text: str) -> str:
     return text
 
 
+def text_of(value: Any) -> str:
+    """Any value's text, storable; says so where it has none. Never raises."""
+    try:
+        return storable(value if type(value) is str else str(value))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a value's own code may raise anything
+        return f"<{type(value).__name__}: its text raises {type(error).__name__}>"
+
+
+def plain_data(data: Mapping[Any, Any]) -> dict[str, Any]:
+    """A copy of data as JSON can hold it; an entry that JSON has no word for is its text."""
+    return {text_of(key): _plain(value) for key, value in data.items()}
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return json.loads(json.dumps(value, default=text_of))
+    except Exception:  # it holds itself, or keys that JSON has no word for
+        return text_of(value)
+
+
 def plain_text(item: Any) -> str | None:
     """A text as text, a conversation (a list of messages) as JSON; storable."""
     if item is None:
         return None
-    if not isinstance(item, str):
-        item = json.dumps(item, ensure_ascii=False, default=str)
-    return storable(item)
+    if isinstance(item, str):
+        return text_of(item)
+    try:
+        return storable(json.dumps(item, ensure_ascii=False, default=text_of))
+    except Exception:  # it holds itself, or keys that JSON has no word for
+        return text_of(item)
 
 
 def stable_id(text: str) -> str:

@@ -69,9 +69,9 @@ def _trainer_state() -> Tree:
 
 def _tensorboard() -> Tree:
     with tempfile.TemporaryDirectory() as name:
-        events = [encoders.version()]
-        for row in _ROWS:
-            events.append(encoders.event(int(row["step"]), encoders.plain("loss", row["loss"])))
+        events = (
+            encoders.event(int(row["step"]), encoders.plain("loss", row["loss"])) for row in _ROWS
+        )
         path = encoders.event_file(Path(name) / "events.out.tfevents.1.x", *events)
         return {path.name: path.read_bytes()}
 
@@ -186,10 +186,18 @@ def _families() -> list[Tree]:
     return [{sample.file: sample.text.encode()} for sample in samples]
 
 
+_KINDS = (*FORMATS, *("family",) * 4, *("shape",) * 4)
+
+
+def kind_of(seed: int, only: str = "") -> bool:
+    """Whether the input of a seed is of this kind; any is, if none is asked for."""
+    return not only or Random(seed).choice(_KINDS) == only
+
+
 def made(seed: int) -> tuple[str, Tree]:
     """The input of a seed, and its format."""
     random = Random(seed)
-    kind = random.choice((*FORMATS, *("family",) * 4, *("shape",) * 4))
+    kind = random.choice(_KINDS)
     if kind == "family":
         tree = random.choice(_families())
     elif kind == "shape":

@@ -424,7 +424,7 @@ def test_rows_after_the_end_of_training_are_still_recorded(tmp_path: Path) -> No
 def test_a_crash_after_the_end_of_training_is_a_crash(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     recorder.finish()
-    recorder.on_exception(ValueError("no such file"))
+    recorder._process.on_exception(ValueError("no such file"))
     recorder.close()
     assert Recording(tmp_path).info.attempts[0].ended == "crashed"
 

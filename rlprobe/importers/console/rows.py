@@ -91,14 +91,14 @@ class Reader(Given):
         return True
 
     def recover(self, segment: str, number: int, error: Exception) -> None:
-        """A line that could not be read: it costs itself, and what was to be put together with it.
-
-        `error` is a fault of ours; it is said, with the line.
-        """
+        """A line that could not be read costs itself; `error`, a fault of ours, is said with it."""
         self.account.failed(number, segment, error)
-        self.known.drain()
-        self.wrapped.forget()
-        self.open, self.evaluating, self.waiting = [], 0, None
+        self.open, self.evaluating = [], 0
+        try:
+            self.drain()
+        except Exception:  # it was one of those that wait
+            self.known.drain()
+            self.wrapped.forget()
 
     def settle(self) -> None:
         """Read the line that may lack its end, as it is whole."""

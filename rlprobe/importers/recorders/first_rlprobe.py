@@ -18,6 +18,8 @@ from rlprobe.importers.importer import Complaints, FolderImporter, Reading
 from rlprobe.importers.numbers import number
 from rlprobe.importers.rows import Columns
 from rlprobe.importers.source import Source
+from rlprobe.importers.steps import LARGEST
+from rlprobe.numbers import plural
 from rlprobe.store.text import stable_id
 from rlprobe.values import BoolArray, Event, FloatArray, Problem, Rollout
 
@@ -171,7 +173,14 @@ def _add_rows(place: Path, reading: Reading, problems: list[Problem], *, by_trl:
         except InputError as error:
             problems.append(Problem(str(path), str(error)))
             continue
-        steps, valid = columns.pop("step", (np.empty(0), np.empty(0, np.bool_)))
+        if "step" not in columns:
+            problems.append(Problem(str(path), "left out: no numbers in its column 'step'"))
+            continue
+        steps, valid = columns.pop("step")
+        whole = (np.abs(steps) < LARGEST) & (steps == np.floor(steps))
+        if bad := int((valid & ~whole).sum()):
+            problems.append(Problem(str(path), f"{plural(bad, 'row')} left out: 'step' is no step"))
+        valid = valid & whole
         times, _ = columns.get("timestamp", (np.zeros(len(steps)), valid))
         chosen = valid & seen.new(steps.tolist(), np.nan_to_num(times).tolist())
         metrics = {

@@ -1,0 +1,93 @@
+"""Rows of the backlog as the bytes of shards. A row that no column can take costs no other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from rlprobe.recorder.backlog import Backlog
+from rlprobe.recorder.health import Health
+from rlprobe.store.text import text_of
+
+
+class Batches:
+    """Owns the encoders of all tables."""
+
+    def __init__(self, framework: str | None, health: Health, *, attempt: int, rank: int) -> None:
+        # Imported now, whole: nothing can be imported any more while an interpreter shuts down.
+        import rlprobe.store.shards  # noqa: F401
+        from rlprobe.recorder.encode import MetricEncoder
+
+        self.attempt = attempt
+        self._rank = rank
+        self._health = health
+        self._rejected: Counter[str] = Counter()  # of the batch at hand
+        self._metrics = {
+            name: MetricEncoder(name, framework, self._reject) for name in ("steps", "ranks")
+        }
+
+    def _reject(self, name: str) -> None:
+        self._rejected[name] += 1
+
+    def encode(
+        self,
+        table: str,
+        rows: list[Any],
+        backlog: Backlog,
+        to_bytes: Callable[[str, Any], Any],
+    ) -> tuple[Any, int] | None:
+        """Bytes of a shard, and of how many of the oldest rows; None if rows had to go first.
+
+        Args:
+            rows: the oldest rows of this table in the backlog.
+        """
+
+        def encode(part: list[Any]) -> Any:
+            self._rejected.clear()
+            return to_bytes(table, self._table(table, part))
+
+        try:
+            content = encode(rows)
+        except Exception as error:
+            odd = _odd_rows(rows, 0, encode)
+            if not odd:  # each can be encoded, all together cannot: fewer may
+                return self.encode(table, rows[: len(rows) // 2], backlog, to_bytes)
+            backlog.discard(table, set(odd))
+            self._health.count(f"dropped_{table}_rows", len(odd))
+            self._health.fail(f"encode {table}", error)
+            return None
+        self._tell_rejected()
+        return content, len(rows)
+
+    def _table(self, table: str, rows: list[Any]) -> Any:
+        from rlprobe.store import codec
+
+        if table not in self._metrics:
+            return codec.rows(table, rows)
+        constants = {"attempt": self.attempt}
+        if table == "ranks":
+            constants["rank"] = self._rank
+        return self._metrics[table].encode(rows, constants)
+
+    def _tell_rejected(self) -> None:
+        for name, count in self._rejected.items():
+            self._health.count("values_that_are_no_numbers", count)
+            text = text_of(name)[:80]
+            self._health.warn(f"metric {text}", f"rlprobe: metric {text!r} is no number; left out")
+        self._rejected.clear()
+
+
+def _odd_rows(rows: list[Any], first: int, encode: Callable[[list[Any]], Any]) -> list[int]:
+    """Positions of the rows that cannot be encoded even alone."""
+    try:
+        encode(rows)
+    except Exception:
+        if len(rows) == 1:
+            return [first]
+        half = len(rows) // 2
+        return [
+            *_odd_rows(rows[:half], first, encode),
+            *_odd_rows(rows[half:], first + half, encode),
+        ]
+    return []
