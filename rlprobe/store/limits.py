@@ -46,9 +46,10 @@ def scope() -> Iterator[None]:
         _lifted.reset(token)
 
 
-def lift() -> None:
-    """Read files of any size until the end of the scope."""
-    _lifted.set(True)
+def lift(wanted: bool) -> None:  # noqa: FBT001 - the flag itself
+    """Read files of any size until the end of the scope, if that is wanted."""
+    if wanted:
+        _lifted.set(True)
 
 
 def lifted() -> bool:
