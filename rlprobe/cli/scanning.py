@@ -15,6 +15,7 @@ from rlprobe.errors import InputError
 from rlprobe.exit_codes import UNREADABLE
 from rlprobe.findings import ScanReport
 from rlprobe.importers import open_runs
+from rlprobe.importers.faults import FAULT, FAULT_HINT, described
 from rlprobe.importers.looked_at import beside
 from rlprobe.scan.engine import scan
 from rlprobe.store.layout import recordings_in
@@ -100,6 +101,12 @@ def _scan_into(done: Scans, run: Run, config: Config, note: str) -> None:
         done.reports.append(replace(report, run=replace(report.run, notes=notes)))
     except InputError as error:
         _pass_over(run.info.path, error, done)
+    except Exception as error:  # the others are scanned all the same
+        fault = InputError(
+            f"Couldn't scan '{run.info.path}': {described(error)}, {FAULT}", hint=FAULT_HINT
+        )
+        fault.__cause__ = error
+        _pass_over(run.info.path, fault, done)
 
 
 def _pass_over(path: str, error: InputError, done: Scans) -> None:

@@ -50,7 +50,7 @@ class Gathering:
 
     def _gather(self) -> None:
         taken = _surpassed(self.listing.logs)
-        for folder in folders_in(self._root):
+        for folder in folders_in(self._root, self.account.refuse):
             taken.update(folder.files)
             if self._numbered(folder):
                 self._add(folder.files[0], folder.importer, Part(folder.path, folder.readings))

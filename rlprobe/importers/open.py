@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rlprobe.errors import EmptyRunError, InputError, UnknownFormatError
 from rlprobe.importers import compression
 from rlprobe.importers.assemble import assemble
+from rlprobe.importers.faults import ReaderFaultError, contained
 from rlprobe.importers.formats import formats
 from rlprobe.importers.importer import CutDocumentError, Importer, Reading
 from rlprobe.importers.ranks_of_rows import told_apart
@@ -115,8 +116,9 @@ def _runs(
         numbered = name.startswith("#")  # the trainings of one file
         own = f"{run_id or path.name}{name}" if numbered else name or run_id
         place = Path(f"{path}{name}") if numbered else path
-        of_name = list(told_apart(reading for reading in readings if reading.run == name))
-        runs.append(assemble(place, importer.name, of_name, own))
+        with contained(place, importer.name):
+            of_name = list(told_apart(reading for reading in readings if reading.run == name))
+            runs.append(assemble(place, importer.name, of_name, own))
     return runs
 
 
@@ -130,17 +132,18 @@ def _read(source: Source) -> tuple[Importer, list[Reading]]:
         raise InputError(f"Couldn't read '{source.path}': the file is empty")
     failed: InputError | None = None
     for importer in formats():
-        if not importer.recognises(source):
-            continue
         try:
-            readings = importer.read(source)
+            with contained(source.path, importer.name):
+                if not importer.recognises(source):
+                    continue
+                readings = importer.read(source)
         except InputError as error:
             if importer.final and not isinstance(error, CutDocumentError):
                 raise
             hidden = importer.fallback and isinstance(error, EmptyRunError)
             failed = failed or (None if hidden else error)
             continue
-        if failed is not None and source.suffix == ".json":
+        if isinstance(failed, ReaderFaultError) or (failed and source.suffix == ".json"):
             readings[0].problems = [Problem(str(source.path), str(failed)), *readings[0].problems]
         if source.step_key is not None:
             numbered_by(readings, source.step_key, source.path)
@@ -176,11 +179,17 @@ def _open_directory(directory: Path, step_key: str | None) -> list[Run]:
 
 
 def _gathered(gathering: Gathering) -> list[Run]:
-    return [
-        run
-        for group in gathering.runs
-        for run in _runs(group.place, group.importer, group.readings, group.name)
-    ]
+    runs: list[Run] = []
+    failed: InputError | None = None
+    for group in gathering.runs:
+        try:
+            runs += _runs(group.place, group.importer, group.readings, group.name)
+        except InputError as error:
+            gathering.account.refuse(group.place, error)
+            failed = error
+    if failed is not None and not runs:
+        raise failed
+    return runs
 
 
 def _with_account(runs: list[Run], gathering: Gathering) -> list[Run]:

@@ -43,6 +43,7 @@ class Source:
         self.path = path
         self.step_key = step_key
         self.parts = tuple(parts) or (path,)
+        self._small: bytes | None = None  # all of it, once it has turned out to be small
         self.name = path.name
         for suffix in compression.SUFFIXES:
             self.name = self.name.removesuffix(suffix)
@@ -100,6 +101,8 @@ class Source:
             parts.append(chunk)
             if sum(map(len, parts)) >= HEAD_BYTES:
                 break
+        else:
+            self._small = b"".join(parts)  # so that small files are opened once
         head = b"".join(parts)[:HEAD_BYTES]
         if b"\n" not in head and b"\0" not in head:
             head = head.replace(b"\r", b"\n")  # what ends every line in such a file
@@ -114,6 +117,9 @@ class Source:
 
     def chunks(self, size: int = compression.CHUNK_BYTES) -> Iterator[bytes]:
         """The content in blocks of about this size, in UTF-8 if the file is text."""
+        if self._small is not None:
+            yield self._small
+            return
         if len(self.parts) == 1:
             yield from self._own_chunks(size)
             return

@@ -15,6 +15,7 @@ STEP_KEYS = schema.step_keys().keys
 # Keys that count something, but measure nothing: two rows that share only these share no metric.
 COUNTERS = schema.step_keys().counters
 
+LARGEST = 2**53  # steps are below: floats count no further one by one
 _MOST_NAMED = 12
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OTHER = re.compile(r"[^0-9a-z]+")
@@ -162,11 +163,22 @@ def asked_or_best(
     return choose(rows, table=table)
 
 
+def miscounts(value: object) -> bool:
+    """Whether a value stands where a step does and can be none: NaN, or more than is counted."""
+    counted = number(value)
+    return counted is not None and not abs(counted) < LARGEST
+
+
 def _others_are_alike(
     rows: Sequence[Mapping[str, Any]], key: str, example: Mapping[str, Any]
 ) -> bool:
-    """Whether many rows without the step measure what those with it do: then it tells little."""
+    """Whether many rows without the step measure what those with it do: then it tells little.
+
+    A row whose step is NaN, or more than can be counted, is a bad row and not one without a step.
+    """
     measured = {name for name in example if not is_counter(name)}
-    others = [row for row in rows if step_number(row.get(key)) is None]
+    others = [
+        row for row in rows if step_number(row.get(key)) is None and not miscounts(row.get(key))
+    ]
     alike = sum(len(measured & set(row)) * 2 > len(measured) for row in others)
     return alike * 5 > len(rows)

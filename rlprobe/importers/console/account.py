@@ -8,6 +8,7 @@ from rlprobe import _visible, naming
 from rlprobe.importers.console import line as console_line
 from rlprobe.importers.console.pairs import pairs_in, words_beside
 from rlprobe.importers.console.prefixes import ANSI
+from rlprobe.importers.faults import FAULT, described
 from rlprobe.importers.unread import UnreadCount
 from rlprobe.numbers import plural
 from rlprobe.values import Unread
@@ -34,10 +35,19 @@ class Account:
         self.missed = UnreadCount("line")
         self.samples = 0
         self._sample = (0, "")
+        self._failures = 0
+        self._failure = ""
 
     def miss(self, number: int, text: str, count: int = 1) -> None:
         """Lines of metrics that were not understood, or only in part, and the first of them."""
         self.missed.add(number, _quoted(text), count)
+
+    def failed(self, number: int, text: str, error: Exception) -> None:
+        """A line that could not be read because of a fault of ours."""
+        self.miss(number, text)
+        if not self._failures:
+            self._failure = f"line {number}: {described(error)}"
+        self._failures += 1
 
     def sampled(self, number: int, text: str, count: int) -> None:
         """Lines with numbers of single samples, and the first of them."""
@@ -50,6 +60,10 @@ class Account:
         notes: list[str] = []
         if self.repeats:
             notes.append(f"{plural(self.repeats, 'row')} said again: counted once")
+        if self._failures:
+            notes.append(
+                f"{plural(self._failures, 'line')} left out because of {FAULT}: {self._failure}"
+            )
         if self.samples:
             number, text = self._sample
             notes.append(

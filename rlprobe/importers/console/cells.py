@@ -109,7 +109,7 @@ def _joined(outputs: Iterable[object]) -> Iterator[Mapping[str, Any]]:
 
 def _shown(output: Mapping[str, Any]) -> Iterator[str | Mark]:
     kind = output.get("output_type")
-    if kind is None:  # cut off before it was said
+    if not isinstance(kind, str):  # cut off before it was said
         kind = "error" if "traceback" in output else "display_data"
     if kind == "stream":
         yield from _split(_text(output.get("text")))

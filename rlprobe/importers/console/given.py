@@ -13,6 +13,7 @@ from rlprobe.importers.console.episodes import Episodes
 from rlprobe.importers.console.held import Held, beside
 from rlprobe.importers.console.rank_rows import RankRows
 from rlprobe.importers.console.steps import Bar, ConsoleRow, ConsoleRows, Row
+from rlprobe.importers.steps import LARGEST
 
 _EVALUATION = ("eval_", "eval/", "test_", "val/", "val-", "validation/")
 
@@ -69,6 +70,9 @@ class Given:
         return ready
 
     def _give(self, row: ConsoleRow) -> None:
+        if row.step is not None and not -1 < row.step < LARGEST:  # a torn number: no step is one
+            self.account.miss(self.number, f"step {row.step}: {', '.join(row.metrics)}")
+            return
         self.ready.append(row)
         self.count += 1
         self.account.read += 1
@@ -84,10 +88,12 @@ class Given:
 
     def _row(self, row: Row) -> None:
         if "step" in row:
-            step = console_line.step_of(row)
+            step, counted = console_line.step_of(row), row["step"]
             row = {key: value for key, value in row.items() if key != "step"}
             if step is not None and row:
                 self._explicit(step, row)
+            elif row and not counted < 0:  # more than any training counts
+                self.account.miss(self.number, f"step {counted:g}: {', '.join(row)}")
         elif "train_runtime" not in row:
             self._implicit(row)
 

@@ -35,13 +35,13 @@ _VERL = re.compile(r"\bstep:(\d+) - ")
 _MEGATRON = re.compile(r"\biteration\s+(\d+)\s*/\s*\d+\s*\|")
 _STEP = re.compile(
     r"(?:^|[\s\[({|,])(?:global[ _]step|train[_ ]step|steps?|iteration|iter)"
-    r"\s{0,9}[:=#]?\s{0,9}(\d+)(?:\s{0,9}/\s{0,9}\d+)?(?=$|[\s\])}|,:;-])",
+    r"\s{0,9}[:=#]?\s{0,9}(\d{1,15})(?:\s{0,9}/\s{0,9}\d{1,15})?(?=$|[\s\])}|,:;-])",
     re.IGNORECASE,
 )
 # Torchvision's `Epoch: [2]  [7/100]` counts from 0, mmengine's `Epoch(train) [3][7/100]` from 1.
 _EPOCH_AND_PLACE = re.compile(
-    r"\bepoch(?:\((?P<mode>\w{1,9})\))?(?P<colon>:?)\s?\[\s?(?P<epoch>\d+)(?:/\d+)?\]"
-    r"\s?\[\s?(?P<at>\d+)\s?/\s?(?P<of>\d+)\s?\]",
+    r"\bepoch(?:\((?P<mode>\w{1,9})\))?(?P<colon>:?)\s?\[\s?(?P<epoch>\d{1,15})(?:/\d{1,15})?\]"
+    r"\s?\[\s?(?P<at>\d{1,15})\s?/\s?(?P<of>\d{1,15})\s?\]",
     re.IGNORECASE,
 )
 _HELD_OUT = re.compile(r"\b(?:Epoch|Iter)\((?:val|test|valid)\)")
@@ -62,7 +62,7 @@ _OTHER = frozenset(
 _POINT = re.compile(rf"(?P<tag>[A-Za-z_][\w./@-]*)\s+(?P<value>{NUMBER})\s+(?P<step>\d{{1,15}})")
 _LEADING = re.compile(r"\[?(\d{1,15})\]?:?\s+(?=[A-Za-z_])")
 _CONTEXT = re.compile(
-    r"(?:^|\W)(?:global[ _])?step:?\s+(\d+)\s*\]?\s*:?\s*$|\[Global Step: (\d+)\]", re.I
+    r"(?:^|\W)(?:global[ _])?step:?\s+(\d{1,15})\s*\]?\s*:?\s*$|\[Global Step: (\d{1,15})\]", re.I
 )
 _SLASHED = re.compile(
     r"(?<==\d)(\d{0,15})/(?=[a-z_]{1,40}=)"

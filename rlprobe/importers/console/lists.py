@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from rlprobe.importers.numbers import spelled
+from rlprobe.values import FloatArray
 
 Row = dict[str, float]
 
@@ -14,6 +17,18 @@ _REWARDS = re.compile(
 _WENT_BACK = re.compile(
     r"\b[Ss]tep (?P<a>\d{1,15}) (?:<|is less than the current step) (?P<b>\d{1,15})\b"
 )
+
+
+def _row(rewards: FloatArray) -> Row:
+    """What a list of rewards comes to: one NaN makes the mean NaN, as it does in training."""
+    with np.errstate(all="ignore"):
+        row = {"reward_mean": float(rewards.mean()), "reward_std": float(rewards.std())}
+    told = rewards[~np.isnan(rewards)]
+    if len(told):
+        row |= {"reward_min": float(told.min()), "reward_max": float(told.max())}
+    if np.isfinite(rewards).all():
+        row["zero_variance_group_fraction"] = float(row["reward_min"] == row["reward_max"])
+    return row
 
 
 class Lists:
@@ -43,23 +58,13 @@ class Lists:
             self._backs += [int(match["b"]), int(match["a"])]
 
     def _list(self, text: str) -> None:
-        from statistics import fmean, pstdev
-
         match = _REWARDS.search(text)
         if not match or len(self._lists) >= self._most:
             return
         numbers = [spelled(word) for word in match[1].split(",")]
         rewards = [number for number in numbers if number is not None]
         if len(rewards) > 1 and len(rewards) == len(numbers):
-            self._lists.append(
-                {
-                    "reward_mean": fmean(rewards),
-                    "reward_std": pstdev(rewards),
-                    "reward_min": min(rewards),
-                    "reward_max": max(rewards),
-                    "zero_variance_group_fraction": float(len(set(rewards)) == 1),
-                }
-            )
+            self._lists.append(_row(np.array(rewards)))
 
     def rows(self) -> tuple[list[tuple[int, Row]], str]:
         """Rows with their steps, and what they are, in words."""

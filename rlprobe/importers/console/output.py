@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rlprobe.errors import EmptyRunError
+from rlprobe.importers.console.listener import Listener
 from rlprobe.importers.console.repeats.sieve import Alike, LineBlock
 from rlprobe.importers.console.repeats.stretches import Stretches
 from rlprobe.importers.console.rows import Reader
@@ -24,7 +25,7 @@ def readings_of(
     alike = Alike()
     for item in output:
         if isinstance(item, LineBlock):
-            _read(item, alike, reader, trainings)
+            read_block(item, alike, reader, trainings)
         elif isinstance(item, Mark):
             _pause(reader, trainings)
             trainings.mark(item)
@@ -41,50 +42,53 @@ def readings_of(
     return [*readings, *reader.ranks.readings()] if len(readings) == 1 else readings
 
 
-def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) -> None:
+def read_block(block: LineBlock, alike: Alike, reader: Reader, trainings: Listener) -> None:
     """The lines of a block that can matter to the reader; all of them while it waits for some."""
     texts, numbers, skeletons = block.texts, block.numbers, block.skeletons
     likes, meant = alike.of(block), reader.known.meant
     stretches = Stretches(block, likes, reader, trainings)
     reader.wrapped.widen(block.longest)
     unsaid = resume = 0
-    idle, before = reader.idle, reader.progress
+    idle, before = reader.idle or (block.at_speed and reader.waits_for_none), reader.progress
     for place, like in enumerate(likes):
         text = texts[place]
         if (idle and not like.matters) or not text or place < resume:
             continue
-        shape = like.shape
-        line = meant(text, numbers[place], shape) if shape and not reader.waits else None
-        if line is not None and idle and line.inert:
-            like.matters = False
-            continue
-        if line is not None and reader.take(line):
-            rows = reader.given()
-        else:
-            line = None
-            if tells(text):
-                trainings.say(texts[unsaid:place])
-                unsaid = place
-                _pause(reader, trainings)
-                trainings.hear(text)
+        try:
+            shape = like.shape
+            line = meant(text, numbers[place], shape) if shape and not reader.waits else None
+            if line is not None and idle and line.inert:
+                like.matters = False
+                continue
+            if line is not None and reader.take(line):
+                rows = reader.given()
+            else:
+                line = None
+                if tells(text):
+                    trainings.say(texts[unsaid:place])
+                    unsaid = place
+                    _pause(reader, trainings)
+                    trainings.hear(text)
+                    before = reader.progress
+                alone = not reader.waits
+                rows = reader.feed(text, numbers[place])
+                if alone and reader.known.shape is not None:
+                    alike.learn(skeletons[place], reader.known.shape)
+            if reader.progress != before:
                 before = reader.progress
-            alone = not reader.waits
-            rows = reader.feed(text, numbers[place])
-            if alone and reader.known.shape is not None:
-                alike.learn(skeletons[place], reader.known.shape)
-        if reader.progress != before:
-            before = reader.progress
-            trainings.say(texts[unsaid:place] if trainings.alarmed else ())
-            trainings.move()
-            unsaid = place
-        if rows or reader.said:
-            _give(reader, trainings, rows)
-        if line is not None:
-            like.line = line
-            resume = stretches.take(place, line, gave=bool(rows))
-            if resume > place + 1:
-                unsaid, before = resume, reader.progress
-        idle = reader.idle
+                trainings.say(texts[unsaid:place] if trainings.alarmed else ())
+                trainings.move()
+                unsaid = place
+            if rows or reader.said:
+                _give(reader, trainings, rows)
+            if line is not None:
+                like.line = line
+                resume = stretches.take(place, line, gave=bool(rows))
+                if resume > place + 1:
+                    unsaid, before = resume, reader.progress
+        except Exception as error:
+            reader.recover(text, numbers[place], error)
+        idle = reader.idle or (block.at_speed and reader.waits_for_none)
     trainings.say(texts[unsaid:])
 
 
@@ -94,7 +98,7 @@ def _hear(line: str, reader: Reader, trainings: Trainings) -> None:
         _pause(reader, trainings)
         trainings.hear(line)
     before = reader.progress
-    rows = reader.feed(line)
+    rows = _fed(line, reader)
     if reader.progress != before:
         trainings.move()
     if rows or reader.said:
@@ -102,7 +106,15 @@ def _hear(line: str, reader: Reader, trainings: Trainings) -> None:
     trainings.say((line,))
 
 
-def _pause(reader: Reader, trainings: Trainings) -> None:
+def _fed(line: str, reader: Reader) -> list[ConsoleRow]:
+    try:
+        return reader.feed(line)
+    except Exception as error:
+        reader.recover(line, reader.lines, error)
+        return []
+
+
+def _pause(reader: Reader, trainings: Listener) -> None:
     """Hand over the rows that wait; where one of them was not known yet, the output went on."""
     before = reader.progress
     reader.drain()
@@ -111,7 +123,7 @@ def _pause(reader: Reader, trainings: Trainings) -> None:
     _give(reader, trainings, reader.pause())
 
 
-def _give(reader: Reader, trainings: Trainings, rows: list[ConsoleRow]) -> None:
+def _give(reader: Reader, trainings: Listener, rows: list[ConsoleRow]) -> None:
     """Hand over rows, and messages behind the rows that were printed before them."""
     given = reader.count - len(rows)
     for behind, message in reader.said:

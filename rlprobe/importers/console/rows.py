@@ -18,6 +18,8 @@ from rlprobe.importers.console.scalars import Scalars
 from rlprobe.importers.console.steps import ConsoleRow, Row
 from rlprobe.importers.console.table import Tables
 from rlprobe.importers.console.wrapped import Wrapped
+from rlprobe.importers.numbers import spelled
+from rlprobe.importers.steps import step_number
 
 _LONGEST_DICT = 65_536
 _MOST_HELD = 200_000
@@ -88,6 +90,16 @@ class Reader(Given):
             self._mean(line)
         return True
 
+    def recover(self, segment: str, number: int, error: Exception) -> None:
+        """A line that could not be read costs itself; `error`, a fault of ours, is said with it."""
+        self.account.failed(number, segment, error)
+        self.open, self.evaluating = [], 0
+        try:
+            self.drain()
+        except Exception:  # it was one of those that wait
+            self.known.drain()
+            self.wrapped.forget()
+
     def settle(self) -> None:
         """Read the line that may lack its end, as it is whole."""
         known = self.known.drain()
@@ -123,6 +135,11 @@ class Reader(Given):
     @property
     def idle(self) -> bool:
         """Whether no line is waited for: then one without a metric or a known word is nothing."""
+        return self.measured > 0 and self.waits_for_none
+
+    @property
+    def waits_for_none(self) -> bool:
+        """The same, however little is known yet of how this output tells its metrics."""
         return not (
             self.known.holds
             or self.blocks.open
@@ -130,7 +147,6 @@ class Reader(Given):
             or self.open
             or self.evaluating
             or self.tables.open
-            or not self.measured
         )
 
     @property
@@ -308,8 +324,11 @@ class Reader(Given):
     def _deepspeed(self, text: str) -> bool:
         match = _DEEPSPEED.search(text) if "skipped=" in text else None
         if match:
-            row = {"lr": float(match[3]), "skipped": float(match[2])}
-            self._explicit(int(match[1]), row)
+            lr, step = spelled(match[3]), step_number(match[1])
+            if lr is None or step is None:  # cut, or torn by another process
+                self.account.miss(self.number, text)
+            else:
+                self._explicit(step, {"lr": lr, "skipped": float(match[2])})
         return match is not None
 
     def _other(self, text: str) -> None:

@@ -75,6 +75,10 @@ class Wrapped:
         """Whether a line waits for its rest."""
         return self._held is not None
 
+    def forget(self) -> None:
+        """Let go of what waits."""
+        self._held, self._open, self._last = None, 0, 0
+
     def hold(self, line: Line) -> None:
         """A line that may be broken; the next one tells."""
         self._held, self._last = line, line.length

@@ -87,21 +87,24 @@ def _alike(names: set[str], others: set[str]) -> bool:
 
 def _reading(lists: Sequence[RowList], source: Source, complaints: Complaints) -> Reading:
     reading = Reading(run="/".join(lists[0].place))
-    unstepped = 0
+    unstepped, bad = 0, UnreadCount("row")
     key: str | None = None
     for part in lists:
         key = steps.asked_or_best(part.rows, source.step_key)
-        unstepped += _add(part, key, reading, complaints)
+        unstepped += _add(part, key, reading, complaints, bad)
         reading.step_key = reading.step_key or key
     if unstepped:
         complaints.say(f"{unstepped:,} rows without `{reading.step_key}` left out")
     reading.notes = [] if reading.step_key else ["steps not logged: numbered by row"]
-    reading.unread = reading.rows.odd.unread(len(reading.rows))
+    read = len(reading.rows)
+    reading.unread = [*bad.unread(read), *reading.rows.odd.unread(read)]
     return reading
 
 
-def _add(part: RowList, key: str | None, reading: Reading, complaints: Complaints) -> int:
-    """Add the rows of one list; how many had no step."""
+def _add(
+    part: RowList, key: str | None, reading: Reading, complaints: Complaints, bad: UnreadCount
+) -> int:
+    """Add the rows of one list; how many had no step. `bad`: those whose step is no number."""
     unstepped = reached = 0
     for index, row in enumerate(part.items):
         if not isinstance(row, dict):
@@ -110,7 +113,9 @@ def _add(part: RowList, key: str | None, reading: Reading, complaints: Complaint
         if "train_runtime" in row:  # the summary of a whole run is no step of it
             continue
         step = steps.step_number(row.get(key)) if key else index + 1
-        if step is None:
+        if step is None and key and steps.miscounts(row.get(key)):
+            bad.add(index + 1, json.dumps(row, default=str)[:400])
+        elif step is None:
             unstepped += measures(row)
         elif part.of_evaluation:
             reading.rows.add(step, evaluations.marked(long_form.spread(row)))

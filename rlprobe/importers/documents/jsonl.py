@@ -220,6 +220,8 @@ class _Reader:
                 step = self.reached
             self.rows.add(step, metrics)
             self.stepless.passed(step, metrics)
+        elif steps.miscounts(row.get(self.step_key)):
+            self.bad.add(self.line, json.dumps(row, default=str)[:400])
         elif any(number(value) is not None for value in row.values()):
             for at, waiting in self.stepless.take(metrics, certain=evaluation):
                 self.rows.add(at, waiting)

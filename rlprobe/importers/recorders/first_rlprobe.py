@@ -18,6 +18,8 @@ from rlprobe.importers.importer import Complaints, FolderImporter, Reading
 from rlprobe.importers.numbers import number
 from rlprobe.importers.rows import Columns
 from rlprobe.importers.source import Source
+from rlprobe.importers.steps import LARGEST
+from rlprobe.numbers import plural
 from rlprobe.store.text import stable_id
 from rlprobe.values import BoolArray, Event, FloatArray, Problem, Rollout
 
@@ -171,7 +173,14 @@ def _add_rows(place: Path, reading: Reading, problems: list[Problem], *, by_trl:
         except InputError as error:
             problems.append(Problem(str(path), str(error)))
             continue
-        steps, valid = columns.pop("step", (np.empty(0), np.empty(0, np.bool_)))
+        if "step" not in columns:
+            problems.append(Problem(str(path), "left out: no numbers in its column 'step'"))
+            continue
+        steps, valid = columns.pop("step")
+        whole = (np.abs(steps) < LARGEST) & (steps == np.floor(steps))
+        if bad := int((valid & ~whole).sum()):
+            problems.append(Problem(str(path), f"{plural(bad, 'row')} left out: 'step' is no step"))
+        valid = valid & whole
         times, _ = columns.get("timestamp", (np.zeros(len(steps)), valid))
         chosen = valid & seen.new(steps.tolist(), np.nan_to_num(times).tolist())
         metrics = {
@@ -309,28 +318,33 @@ def _rollouts(path: Path, problems: list[Problem]) -> Iterator[Rollout]:
         problems.append(Problem(str(path), str(error)))
 
 
+def _text(cell: object) -> str | None:
+    return cell if isinstance(cell, str) else None
+
+
 def _rollout(row: Mapping[str, Any]) -> Rollout:
-    prompt, reason = row.get("prompt_text"), str(row.get("capture_reason") or "")
+    prompt, reason = _text(row.get("prompt_text")), str(row.get("capture_reason") or "")
+    rank = number(row.get("rank"))
     sample = str(row.get("sample_id") or "")
-    length = row.get("completion_len")
+    length, truncated = number(row.get("completion_len")), row.get("truncated")
     return Rollout(
         step=int(row["step"]),
         group_id=str(row.get("group_id") or f"{row['step']}.{sample}"),
         sample_id=sample,
-        rank=int(row.get("rank") or 0),
+        rank=int(rank) if rank is not None and 0 <= rank < 2**31 else 0,
         prompt_id=str(row.get("prompt_id") or (stable_id(prompt) if prompt else "")),
         prompt=prompt,
-        completion=row.get("completion_text"),
-        reward=row.get("reward_total"),
+        completion=_text(row.get("completion_text")),
+        reward=number(row.get("reward_total")),
         reward_components={
-            key.removeprefix(_COMPONENT): float(value)
-            for key, value in row.items()
-            if key.startswith(_COMPONENT) and value is not None
+            key.removeprefix(_COMPONENT): value
+            for key, cell in row.items()
+            if key.startswith(_COMPONENT) and (value := number(cell)) is not None
         },
-        advantage=row.get("advantage"),
+        advantage=number(row.get("advantage")),
         completion_length=None if length is None or not 0 <= length < 2**31 else int(length),
-        truncated=row.get("truncated"),
-        logprob_mean=row.get("logprob_mean"),
-        kl=row.get("kl_contribution"),
+        truncated=truncated if isinstance(truncated, bool) else None,
+        logprob_mean=number(row.get("logprob_mean")),
+        kl=number(row.get("kl_contribution")),
         capture_reason="all groups" if reason == "all" else reason,
     )

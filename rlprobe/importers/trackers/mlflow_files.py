@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rlprobe.errors import InputError
+from rlprobe.importers.numbers import number
 from rlprobe.importers.source import Source
 
 _MOST_FILES = 100_000
@@ -66,7 +67,7 @@ def _run(meta: Path) -> FileRun | None:
         id=id_,
         name=described.get("run_name") or id_,
         status=_STATUS.get(described.get("status", ""), ""),
-        ended=int(ended) / 1000.0 if ended.isdigit() else float("nan"),
+        ended=(number(ended) or float("nan")) / 1000.0,
         settings={key: _text(path) for key, path in _files(meta.parent / "params")},
     )
 
@@ -102,6 +103,8 @@ def _point(line: bytes) -> tuple[int, int, float] | None:
     if len(parts) < 2:
         return None
     try:
-        return int(parts[2]) if len(parts) > 2 else 0, int(parts[0]), float(parts[1])
+        step, time = int(parts[2]) if len(parts) > 2 else 0, int(parts[0])
+        value = float(parts[1])
     except ValueError:
         return None
+    return (step, time, value) if max(abs(step), abs(time)) < 2**62 else None
