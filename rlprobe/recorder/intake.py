@@ -19,7 +19,7 @@ from rlprobe.store.faults import is_of_value
 from rlprobe.store.text import plain_data, text_of
 from rlprobe.values import Event, Rollout
 
-_INT64 = 2**63
+_MOST_STEP = 2**62  # as large as a reader takes: differences of steps must fit 64 bits
 
 
 def whole_step(step: Any) -> int:
@@ -29,8 +29,8 @@ def whole_step(step: Any) -> int:
         ValueError, TypeError, OverflowError: it is none.
     """
     number: int = step if type(step) is int else _as_int(step)
-    if not -_INT64 <= number < _INT64:
-        raise ValueError("beyond 64 bits")
+    if not -_MOST_STEP < number < _MOST_STEP:
+        raise ValueError("too large")
     return number
 
 

@@ -88,7 +88,21 @@ ODD: list[Any] = [
     lambda: None,
 ]
 STEPS: list[Any] = [
-    *[2**63, -(2**63) - 1, 2**70, 1e300, math.nan, math.inf, 0.5, "seven", None, b"x", [], 1j],
+    *[
+        2**62,
+        2**63,
+        -(2**63) - 1,
+        2**70,
+        1e300,
+        math.nan,
+        math.inf,
+        0.5,
+        "seven",
+        None,
+        b"x",
+        [],
+        1j,
+    ],
     *map(Raises, ERRORS),
 ]
 
@@ -153,11 +167,11 @@ def test_a_row_without_a_step_is_left_out_and_counted(tmp_path: Path) -> None:
 
 
 def test_a_step_of_another_type_is_a_step(tmp_path: Path) -> None:
-    given: list[Any] = [3.0, np.int64(4), np.float32(5.0), True, np.array(6), -(2**63), "7"]
+    given: list[Any] = [3.0, np.int64(4), np.float32(5.0), True, np.array(6), -(2**61), "7"]
     with Recorder(tmp_path, signals=False) as recorder:
         for step in given:
             recorder.step(step, loss=1.0)
-    assert Recording(tmp_path).steps.step.tolist() == [3, 4, 5, 1, 6, -(2**63), 7]
+    assert Recording(tmp_path).steps.step.tolist() == [3, 4, 5, 1, 6, -(2**61), 7]
 
 
 def test_an_event_with_an_odd_step_is_written(tmp_path: Path) -> None:

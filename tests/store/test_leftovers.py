@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rlprobe import Recorder
-from rlprobe.store import files, leftovers, living
+from rlprobe.store import files, leftovers, living, modes
 from rlprobe.store.compaction import compact
 from rlprobe.store.recording import Recording
 
@@ -109,12 +109,12 @@ recorder.flush()
 def test_a_full_disk_leaves_no_attempt_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, text: str, encoding: str) -> None:
+    def full(path: Path, text: str) -> None:
         path.write_bytes(text[:3].encode())
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_text", full)
+        patched.setattr(modes, "write_text", full)
         with pytest.raises(OSError, match="No space"):
             files.create_exclusive(tmp_path / "0001.json", "{}        ")
     assert list(tmp_path.iterdir()) == []
