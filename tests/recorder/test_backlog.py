@@ -43,17 +43,17 @@ class Disk:
         def full(*_: Any) -> None:
             raise OSError(28, "No space left on device")
 
-        self.sink.write = full  # type: ignore[method-assign]
+        self.sink.write = full  # type: ignore[method-assign, assignment]
 
     def hang(self) -> None:
         def hanging(*given: Any) -> None:
             self.gate.wait(60)
             self.works(*given)
 
-        self.sink.write = hanging  # type: ignore[method-assign]
+        self.sink.write = hanging  # type: ignore[method-assign, assignment]
 
     def mend(self) -> None:
-        self.sink.write = self.works  # type: ignore[method-assign]
+        self.sink.write = self.works  # type: ignore[method-assign, assignment]
         self.gate.set()
 
 

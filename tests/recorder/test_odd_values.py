@@ -240,9 +240,10 @@ OF_ROLLOUTS: list[Any] = [
 def test_an_odd_value_of_a_rollout_costs_itself(tmp_path: Path, name: str) -> None:
     def odd(recorder: Recorder) -> None:
         for step, values in enumerate(OF_ROLLOUTS, 100):
-            given = {"rewards": [0.25, 0.75], name: values}
+            given: dict[str, Any] = {"rewards": [0.25, 0.75], name: values}
             recorder.samples(step, prompts=["p"], completions=["a", "b"], **given)
-        recorder.samples(99, prompts=["p"], completions=["a"], **{name: [math.inf]})
+        infinite_value: dict[str, Any] = {name: [math.inf]}
+        recorder.samples(99, prompts=["p"], completions=["a"], **infinite_value)
 
     run = record(tmp_path, odd)
     check(run)
@@ -265,7 +266,11 @@ def test_an_odd_text_of_a_rollout_costs_nothing(tmp_path: Path) -> None:
 
     def odd(recorder: Recorder) -> None:
         for step, (name, text) in enumerate(calls, 100):
-            given = {"prompts": ["p", "q"], "completions": ["a", "b"], name: [text, "fine"]}
+            given: dict[str, Any] = {
+                "prompts": ["p", "q"],
+                "completions": ["a", "b"],
+                name: [text, "fine"],
+            }
             recorder.samples(step, **given)
 
     run = record(tmp_path, odd)
