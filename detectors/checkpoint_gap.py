@@ -68,6 +68,8 @@ class CheckpointGap(Detector):
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """What the last checkpoint lacks, then what lies too far behind it."""
+        if run.incomplete("events"):
+            raise Inconclusive("part of the recorded events could not be read")
         known = [event for event in run.events("checkpoint") if event.step is not None]
         if not known:
             raise Inconclusive("no checkpoint has a step")

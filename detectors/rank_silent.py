@@ -115,6 +115,8 @@ class RankSilent(Detector):
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """One finding per moment at which ranks fell silent; at its end, only where none did."""
+        if run.incomplete("ranks") or run.incomplete("events"):
+            raise Inconclusive("part of what the ranks recorded could not be read")
         told = [self._missing(run, item) for item in absences(run)]
         yield from told
         heard = _heard(run)

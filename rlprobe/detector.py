@@ -116,6 +116,13 @@ class RunContext(Protocol):
         """Whether the run is known to have ended badly at its last step."""
         ...
 
+    def incomplete(self, table: str) -> bool:
+        """Whether part of `steps`, `ranks`, `events` or `samples` could not be read.
+
+        That something is not in it proves nothing then.
+        """
+        ...
+
     def names(self, prefix: str = "") -> tuple[str, ...]:
         """Metrics that were logged at least once, by canonical name, sorted."""
         ...

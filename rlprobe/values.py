@@ -141,10 +141,16 @@ def two_counters(attempts: Sequence[Attempt]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in the input that could not be read, and was left out."""
+    """Something in the input that could not be read, and was left out.
+
+    Attributes:
+        table: what of the run it is a part of: `steps`, `ranks`, `events`, `samples`, `run` (what
+            the run is) or `attempts`; empty where nothing of the run is missing.
+    """
 
     path: str
     message: str
+    table: str = ""
 
 
 @dataclass(frozen=True, slots=True)

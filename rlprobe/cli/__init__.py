@@ -15,6 +15,7 @@ from rlprobe.cli.output import complain, silence
 from rlprobe.cli.plain_values import without_validators
 from rlprobe.errors import RlprobeError
 from rlprobe.exit_codes import COULD_NOT_JUDGE, INTERRUPTED, PASSED, UNREADABLE
+from rlprobe.store import limits
 
 PURPOSE = "flight recorder and doctor for RL fine-tuning runs"
 HELP = ("-h", "--help")
@@ -43,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _tolerate(stream)
     try:
         command = without_validators(typer.main.get_command(application()), HELP)
-        code = command(words or ["--help"], prog_name="rlprobe", standalone_mode=False)
+        with limits.scope():
+            code = command(words or ["--help"], prog_name="rlprobe", standalone_mode=False)
     except RlprobeError as error:
         complain(error)
         return UNREADABLE

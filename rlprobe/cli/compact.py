@@ -7,9 +7,12 @@ from typing import Annotated
 
 import typer
 
+from rlprobe.cli import options
+
 
 def compact(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A recording.")],
+    allow_large: options.AllowLarge = False,
 ) -> int:
     """Merge a recording's files into fewer, larger ones.
 
@@ -17,6 +20,7 @@ def compact(
     """
     from rlprobe.cli.output import emit, note
     from rlprobe.numbers import plural, size
+    from rlprobe.store import limits
     from rlprobe.store.compaction import Footprint
     from rlprobe.store.compaction import compact as merge
     from rlprobe.store.recording import Recording
@@ -24,6 +28,7 @@ def compact(
     def said(footprint: Footprint) -> str:
         return f"{plural(footprint.files, 'file')}, {size(footprint.bytes)}"
 
+    limits.lift(allow_large)
     done = merge(Recording(run).path)
     if done.leftovers:
         note(f"deleted: {plural(done.leftovers, 'temporary file')} of writers that are gone")

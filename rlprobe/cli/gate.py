@@ -17,6 +17,7 @@ def gate(
     config: options.ConfigFile = None,
     detectors: options.Detectors = None,
     step_key: options.StepKey = None,
+    allow_large: options.AllowLarge = False,
     quiet: options.Quiet = False,
     no_color: options.NoColor = False,
 ) -> int:
@@ -30,7 +31,9 @@ def gate(
     from rlprobe.exit_codes import UNREADABLE
     from rlprobe.gate import judge
     from rlprobe.report.reporter import reporter
+    from rlprobe.store import limits
 
+    limits.lift(allow_large)
     settings = configuration(config, detectors=detectors)
     policy = settings.gate
     if fail_on is not None:

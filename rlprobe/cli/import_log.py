@@ -19,6 +19,7 @@ def import_log(
         Path, typer.Option("--run", metavar="DIR", help="The recording to write: a new directory.")
     ],
     step_key: options.StepKey = None,
+    allow_large: options.AllowLarge = False,
 ) -> int:
     """Write a foreign log as a recording.
 
@@ -27,7 +28,9 @@ def import_log(
     """
     from rlprobe.cli.importing import opened, recorded
     from rlprobe.cli.output import emit, note
+    from rlprobe.store import limits
 
+    limits.lift(allow_large)
     for found, directory in opened(logs, run, step_key):
         for problem in found.problems:
             note(f"{problem.path}: {problem.message}")

@@ -63,6 +63,14 @@ Detectors = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="The verdict alone.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colour, as with NO_COLOR.")]
+AllowLarge = Annotated[
+    bool,
+    typer.Option(
+        "--allow-large",
+        help="Read what holds more rows, text or columns than an honest file of its size does. "
+        "Only for files that you trust.",
+    ),
+]
 StepKey = Annotated[
     str | None,
     typer.Option(

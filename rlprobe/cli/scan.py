@@ -18,6 +18,7 @@ def scan(
     config: options.ConfigFile = None,
     detectors: options.Detectors = None,
     step_key: options.StepKey = None,
+    allow_large: options.AllowLarge = False,
     quiet: options.Quiet = False,
     no_color: options.NoColor = False,
 ) -> int:
@@ -30,7 +31,9 @@ def scan(
     from rlprobe.cli.scanning import configuration, places, scan_all
     from rlprobe.config import GatePolicy, parse_fail_on
     from rlprobe.report.reporter import reporter
+    from rlprobe.store import limits
 
+    limits.lift(allow_large)
     policy = GatePolicy(fail_on=parse_fail_on(fail_on))
     wanted = places(paths)
     shape = layout(output, no_color=no_color, several=len(wanted) > 1, quiet=quiet)

@@ -22,6 +22,7 @@ def show(
     full: Annotated[bool, Option("--full", help="Whole texts of rollouts.")] = False,
     everything: Annotated[bool, Option("--all", help="What is as usual, too.")] = False,
     step_key: options.StepKey = None,
+    allow_large: options.AllowLarge = False,
     format_: options.TextOrJson = "text",
     output: options.Output = None,
     no_color: options.NoColor = False,
@@ -34,7 +35,9 @@ def show(
     from rlprobe.cli.output import emit, layout
     from rlprobe.report import step_json, step_text
     from rlprobe.scan.step_view import view
+    from rlprobe.store import limits
 
+    limits.lift(allow_large)
     seen = view(one_run(path, step_key), step, attempt=attempt, window=window, rank=rank)
     if format_ == "json":
         emit(step_json.render(seen), output)

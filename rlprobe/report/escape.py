@@ -11,6 +11,7 @@ import re
 
 from rlprobe import _visible
 
+_BREAKS = re.compile(r"[^\n\t]+")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~])")
 
 
@@ -22,6 +23,11 @@ def block(text: str) -> list[str]:
     """The text as visible lines, its own line breaks kept."""
     unified = text.replace("\r\n", "\n").expandtabs(4)
     return [line(part) for part in unified.split("\n")]
+
+
+def kept_breaks(text: str) -> str:
+    """The text as visible characters, with its own line breaks and tabs as they are."""
+    return _BREAKS.sub(lambda part: line(part[0]), text)
 
 
 def name(text: str, limit: int = 40) -> str:

@@ -15,6 +15,7 @@ from rlprobe.report.json import attempt, dumps, plain
 from rlprobe.store.run import RunInfo
 
 _CELL = 60
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001 - as typed
 
 
 def recordings(infos: Sequence[RunInfo], sizes: Sequence[int]) -> str:
@@ -86,12 +87,32 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def rows_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """The rows of a query as CSV; null is empty, NaN is NaN."""
+def rows_csv(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    raw: bool = False,
+    no_formulas: bool = False,
+) -> str:
+    """The rows of a query as CSV; null is empty, NaN is NaN.
+
+    Args:
+        raw: texts as they are; else what could move a cursor or hide itself becomes an escape, and
+            line breaks and tabs remain.
+        no_formulas: texts that a spreadsheet would compute get a `'` before them.
+    """
+
+    def cell(value: Any) -> Any:
+        field = _field(value)
+        if not isinstance(field, str):
+            return field
+        shown = field if raw else escape.kept_breaks(field)
+        return f"'{shown}" if no_formulas and field.startswith(_FORMULA) else shown
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_field(value) for value in row] for row in rows)
+    writer.writerow([cell(name) for name in columns])
+    writer.writerows([cell(value) for value in row] for row in rows)
     return text.getvalue()
 
 
@@ -100,7 +121,7 @@ def _field(value: Any) -> Any:
         return numbers.number(value)
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
-    return value
+    return value if isinstance(value, int | float | None) else str(value)
 
 
 def rows_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -143,6 +143,12 @@ class Context:
         latest = latest if self.upto is None else min(latest, self.upto)
         return any(event.attempt == latest for event in self.events("crash"))
 
+    def incomplete(self, table: str) -> bool:
+        """Whether part of a table could not be read."""
+        # What is wrong with a table is known once it is read.
+        _ = self.run.sample_steps() if table == "samples" else getattr(self.run, table)
+        return any(problem.table == table for problem in self.run.problems)
+
     def names(self, prefix: str = "") -> tuple[str, ...]:
         """Metrics logged at least once, by canonical name."""
         return tuple(name for name in self.run.steps.names if name.startswith(prefix))

@@ -35,7 +35,7 @@ def verdict(
     """
     left = (finding.severity for finding in findings if finding.resolved_by is None)
     worst = max(left, default=Severity.INFO)
-    limit = _unread(run.info.unread) or _blind(run)
+    limit = _missing(run) or _unread(run.info.unread) or _blind(run)
     if worst > Severity.INFO:
         return ("fail" if worst is Severity.CRITICAL else "warn"), limit
     judged = any(
@@ -45,7 +45,17 @@ def verdict(
     failed = any(entry.state == "failed" for entry in coverage)
     if judged and not failed:
         return ("not_judged", limit) if limit else ("pass", "")
-    return "not_judged", _unread(run.info.unread) or _why_not(run, coverage)
+    return "not_judged", _missing(run) or _unread(run.info.unread) or _why_not(run, coverage)
+
+
+def _missing(run: Run) -> str:
+    """What of the run could not be read at all, or not in part."""
+    lost = [problem for problem in run.problems if problem.table]
+    if not lost:
+        return ""
+    files = len({problem.path for problem in lost})
+    tables = ", ".join(sorted({problem.table for problem in lost}))
+    return f"data is missing: {plural(files, 'file')} of {tables} could not be read as a whole"
 
 
 def _unread(unread: Sequence[Unread]) -> str:

@@ -5,11 +5,24 @@ modes       who may read what is written
 living      whether the process that wrote a file still lives
 leftovers   temporary files, and what dead writers left of them
 layout      names: where everything lies in a run directory
+checksum    the checksum that a file carries of itself
+limits      how much is read of what somebody else wrote
+admission   files of a run directory, opened only where they are what they should be
+json_object the JSON objects of a run directory, field by field
+shard_file  one shard, open for reading: whole, and within limits
+table_shards    the live shards of a table
+fitting     stored columns as the types that they should have
+metric_shards   shards of steps and ranks as a frame
+records     shards of events and samples as tables
+sample_shards   the rollouts as they are asked for
+event_data  the data of events, field by field
+sql_source  a table's shards as DuckDB reads them
 text        text as it can be stored
 codec       events, rollouts and rows of metrics <-> rows of the tables
-shards      Parquet shards: written, listed, merged
+shards      Parquet shards: written, merged
 compaction  the shards of finished writers, merged
 manifest    run.json and the attempts
+processes   the processes of an attempt
 arrow       Arrow arrays from and to NumPy and lists
 frame       rows of a table as columns, loaded on demand
 run         the Run interface

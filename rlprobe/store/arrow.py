@@ -83,7 +83,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], fields: Sequence[pa.Field]) -> p
 
 
 def integers(column: pa.ChunkedArray) -> IntArray:
-    """An integer or timestamp column as int64; nulls come as whatever lies under them."""
+    """An int32, int64 or timestamp column as int64; nulls come as whatever lies under them."""
     kind = np.int32 if column.type.bit_width == 32 else np.int64
     return _joined([_values(chunk, kind) for chunk in column.chunks], kind).astype(
         np.int64, copy=False
@@ -93,8 +93,12 @@ def integers(column: pa.ChunkedArray) -> IntArray:
 def floats(column: pa.ChunkedArray) -> tuple[FloatArray, BoolArray]:
     """A double column as values and validity. Under a null lies NaN or anything else."""
     values = _joined([_values(chunk, np.float64) for chunk in column.chunks], np.float64)
-    valid = _joined([_validity(chunk) for chunk in column.chunks], np.bool_)
-    return values, valid
+    return values, valid(column)
+
+
+def valid(column: pa.ChunkedArray) -> BoolArray:
+    """Which values of a column are there."""
+    return _joined([_validity(chunk) for chunk in column.chunks], np.bool_)
 
 
 def flags(array: pa.Array) -> BoolArray:
@@ -108,6 +112,26 @@ def flags(array: pa.Array) -> BoolArray:
 def doubles(array: pa.Array) -> FloatArray:
     """An array of doubles without nulls."""
     return _values(array, np.float64)
+
+
+def python_values(column: pa.ChunkedArray) -> list[Any]:
+    """A column as Python values; equal texts of a dictionary are one object.
+
+    A timestamp comes in its own unit since the epoch: as a datetime it would make pyarrow import
+    pandas.
+    """
+    if pa.types.is_timestamp(column.type):
+        return [
+            value if there else None
+            for value, there in zip(integers(column).tolist(), valid(column).tolist(), strict=True)
+        ]
+    if not pa.types.is_dictionary(column.type):
+        return list(column.to_pylist())
+    values: list[Any] = []
+    for chunk in column.chunks:
+        words = [*chunk.dictionary.to_pylist(), None]
+        values += [words[-1 if place is None else place] for place in chunk.indices.to_pylist()]
+    return values
 
 
 def _joined(parts: list[NDArray[Any]], kind: Any) -> NDArray[Any]:

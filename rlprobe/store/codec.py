@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from rlprobe import redaction, schema
-from rlprobe.store import arrow, layout
-from rlprobe.store.frame import Column, Frame
+from rlprobe.numbers import plural
+from rlprobe.store import arrow, event_data, layout
+from rlprobe.store.frame import Column
 from rlprobe.store.text import storable, text_of
 from rlprobe.values import Event, FloatArray, IntArray, Rollout
 
 Row = dict[str, Any]  # a row of events or samples, as it is stored
-_KEYS = ("step", "attempt", "rank", "time")
 _INT32 = 2**31  # no length is as large
 
 # --- metrics --------------------------------------------------------------------------------------
@@ -74,25 +74,6 @@ def _key(field: pa.Field, values: Any) -> pa.Array:
     return arrow.from_numpy(np.asarray(values).astype(f"i{field.type.bit_width // 8}"), field.type)
 
 
-def frame(table: str, names: Collection[str], read: Callable[[list[str]], pa.Table]) -> Frame:
-    """Stored rows of metrics; a metric is read when it is first asked for.
-
-    Args:
-        names: columns that some shard has.
-        read: gives these columns of all rows.
-    """
-    keys = read([name for name in _KEYS if name in names])
-    size = len(keys)
-    return Frame(
-        step=arrow.integers(keys["step"]),
-        attempt=arrow.integers(keys["attempt"]),
-        rank=arrow.integers(keys["rank"]) if "rank" in names else np.zeros(size, dtype=np.int64),
-        time=_seconds(arrow.integers(keys["time"])),
-        names=tuple(sorted(set(names) - _fixed(table))),
-        load=lambda name: arrow.floats(read([name]).column(0)),
-    )
-
-
 # --- events and rollouts --------------------------------------------------------------------------
 
 
@@ -115,25 +96,31 @@ def event_row(event: Event) -> Row:
     }
 
 
-def events(stored: pa.Table) -> list[Event]:
-    """Stored events, in the order of the rows."""
-    return [_event(row) for row in _dicts(stored)]
+def events(stored: pa.Table, remark: Callable[[str], None] | None = None) -> list[Event]:
+    """Stored events, in the order of the rows.
+
+    Args:
+        remark: told how many of them lack some of their data, where some do.
+    """
+    pairs = [_event(row) for row in _dicts(stored)]
+    lacking = sum(not whole for _, whole in pairs)
+    if lacking and remark is not None:
+        remark(f"data of {plural(lacking, 'event')} left out, whole or in part: not what it can be")
+    return [event for event, _ in pairs]
 
 
-def _event(row: Row) -> Event:
-    try:
-        data = json.loads(row["data"] or "{}")
-    except ValueError:
-        data = {}
-    return Event(
+def _event(row: Row) -> tuple[Event, bool]:
+    data, whole = event_data.decoded(row["kind"], row["data"])
+    event = Event(
         kind=row["kind"],
         step=row["step"],
         time=float(_seconds(np.array(row["time"]))),
         attempt=row["attempt"],
         rank=row["rank"],
         message=row["message"] or "",
-        data=data if isinstance(data, dict) else {"value": data},
+        data=data,
     )
+    return event, whole
 
 
 def rollout_row(rollout: Rollout) -> Row:
@@ -165,7 +152,7 @@ def _text(text: str | None) -> str | None:
 
 def rollouts(stored: pa.Table) -> list[Rollout]:
     """Stored rollouts, in the order of the rows."""
-    return [_rollout(row) for row in stored.to_pylist()]
+    return [_rollout(row) for row in _dicts(stored)]
 
 
 def _rollout(row: Row) -> Rollout:
@@ -173,18 +160,19 @@ def _rollout(row: Row) -> Rollout:
         **{
             **row,
             "prompt_id": row["prompt_id"] or "",
-            "reward_components": dict(row["reward_components"] or ()),
+            "reward_components": {
+                name: value for name, value in row["reward_components"] or () if value is not None
+            },
             "capture_reason": row["capture_reason"] or "",
         }
     )
 
 
 def _dicts(stored: pa.Table) -> list[Row]:
-    """Rows with `time` in microseconds: as a timestamp it would make pyarrow import pandas."""
-    micros = arrow.from_numpy(arrow.integers(stored["time"]), pa.int64())
-    position = stored.schema.get_field_index("time")
-    content: list[Row] = stored.set_column(position, "time", micros).to_pylist()
-    return content
+    """Rows, with `time` in microseconds."""
+    names = stored.schema.names
+    values = [arrow.python_values(column) for column in stored.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 # --- time -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rlprobe import schema
 from rlprobe.errors import NewerFormatError
-from rlprobe.store import files, layout, leftovers, manifest, shards
+from rlprobe.store import admission, files, layout, leftovers, processes, shards
 from rlprobe.store.layout import ShardName
 from rlprobe.values import Problem
 
@@ -67,6 +67,10 @@ def compact(run_dir: Path) -> Compaction:
     problems: list[Problem] = []
     for table in schema.TABLES:
         directory = run_dir / table
+        why = admission.directory_problem(directory, run_dir)
+        if why:
+            problems.append(Problem(str(directory), f"left alone: {why}"))
+            continue
         for stream, names in _streams(directory):
             reason = _busy(run_dir, directory, stream, names)
             if reason:
@@ -87,10 +91,10 @@ def _busy(
     run_dir: Path, directory: Path, stream: tuple[int, int, str], names: Sequence[ShardName]
 ) -> str:
     """Why a writer's shards must not be touched; empty if they may be."""
-    process = manifest.process_of(run_dir, *stream)
+    process = processes.process_of(run_dir, *stream)
     if process is not None and process.status is not None:
         return ""
-    alive = None if process is None else manifest.alive(process)
+    alive = None if process is None else processes.alive(process)
     if alive:
         return "its process is alive"
     newest = max(_modified(directory / str(name)) for name in names)
@@ -151,7 +155,8 @@ def _batches(
 
 def _unreadable(path: Path) -> Problem | None:
     try:
-        shards.open_shard(path)
+        with shards.open_shard(path) as file:
+            file.check_size(path.parent.name)
     except (ValueError, OSError, NewerFormatError) as error:
         return Problem(str(path), f"left alone: {error}")
     return None

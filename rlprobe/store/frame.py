@@ -36,6 +36,10 @@ class Frame:
         return len(self.step)
 
     @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    @cached_property
     def _ascending(self) -> bool:
         """Whether each row has a later step than the row before."""
         return bool((self.step[1:] > self.step[:-1]).all())
@@ -60,7 +64,7 @@ class Frame:
 
         A step that was logged several times keeps its last value.
         """
-        if name not in self.names:
+        if name not in self._known:
             return None
         values, valid = self.load(name)
         chosen = valid if rows is None else valid & rows
@@ -72,7 +76,7 @@ class Frame:
 
     def series_by_rank(self, name: str, rows: BoolArray | None = None) -> dict[int, Series]:
         """One metric over these rows, as one series per rank that logged it."""
-        if name not in self.names:
+        if name not in self._known:
             return {}
         values, valid = self.load(name)
         chosen = np.flatnonzero(valid if rows is None else valid & rows)

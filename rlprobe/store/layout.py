@@ -25,8 +25,8 @@ SHARD_SUFFIX = ".parquet"
 NO_TIME = 0  # microseconds: `time` of rows from a log that does not tell when
 
 _SHARD = re.compile(
-    r"a(?P<attempt>\d{4,})-r(?P<rank>-?\d+)-(?P<writer>[A-Za-z0-9_.]+)"
-    r"-(?P<first>\d{8,})-(?P<last>\d{8,})\.parquet"
+    r"a(?P<attempt>[0-9]{4,9})-r(?P<rank>-?[0-9]{1,9})-(?P<writer>[A-Za-z0-9_.]+)"
+    r"-(?P<first>[0-9]{8,15})-(?P<last>[0-9]{8,15})\.parquet"
 )
 
 
@@ -51,7 +51,8 @@ class ShardName:
         if match is None:
             return None
         numbers = {key: int(match[key]) for key in ("attempt", "rank", "first", "last")}
-        return cls(writer=match["writer"], **numbers)
+        parsed = cls(writer=match["writer"], **numbers)
+        return parsed if str(parsed) == name and parsed.first <= parsed.last else None
 
     @property
     def stream(self) -> tuple[int, int, str]:

@@ -8,16 +8,15 @@ launch, even where the launcher's environment is the same as last time.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
+import re
 import socket
 import sys
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,28 +24,18 @@ from rlprobe import environment as names
 from rlprobe import redaction, schema
 from rlprobe._version import __version__
 from rlprobe.errors import InputError, NewerFormatError
-from rlprobe.store import files, layout, modes
+from rlprobe.store import admission, checksum, files, json_object, layout, modes
+from rlprobe.store import processes as process_files
+from rlprobe.store.json_object import Fields
 from rlprobe.store.living import process_birth
-from rlprobe.store.text import text_of
-from rlprobe.values import Attempt
+from rlprobe.store.processes import ENDS, MOST_RANK, Note, attempt_end, pass_over, process_path
+from rlprobe.values import Attempt, Problem
 
-ENDS = frozenset({"completed", "crashed", "halted", "killed"})  # what a process says of its end
+LAUNCHER_RANK = process_files.LAUNCHER_RANK
+processes = process_files.processes
 _RESERVED = 2048  # bytes of a process's file at its start: its end fits in on a full disk
-LAUNCHER_RANK = -1  # the `rlprobe record` process itself; -1 - r where each rank r has one
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One recording process of an attempt, as its file tells."""
-
-    rank: int
-    host: str
-    pid: int
-    born: float
-    started: float
-    status: str | None
-    ended: float | None
-    health: Mapping[str, Any]
+_MOST_KINDS = 50  # of what recorders lost
+_ATTEMPT = re.compile("[0-9]{4,9}")  # the stem of an attempt's file
 
 
 def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size: int) -> int:
@@ -58,7 +47,9 @@ def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size
         if number and _joins(folder, number, launch, rank):
             break
         number += 1
-        text = json.dumps({"launch": launch, "started": time.time(), "world_size": world_size})
+        text = checksum.sealed_json(
+            {"launch": launch, "started": time.time(), "world_size": world_size}
+        )
         if files.create_exclusive(folder / f"{number:04d}.json", text):
             break
     modes.make_directory(folder / f"{number:04d}")
@@ -73,7 +64,9 @@ def reopen_attempt(
     folder = run_dir / layout.ATTEMPTS
     for directory in (run_dir, folder, folder / f"{number:04d}"):
         modes.make_directory(directory)
-    text = json.dumps({"launch": launch, "started": time.time(), "world_size": world_size})
+    text = checksum.sealed_json(
+        {"launch": launch, "started": time.time(), "world_size": world_size}
+    )
     files.create_exclusive(folder / f"{number:04d}.json", text)
     write_process(run_dir, number, rank, writer, started=time.time())
 
@@ -86,7 +79,7 @@ def add_attempt(run_dir: Path, attempt: Attempt, writer: str) -> None:
     content: dict[str, Any] = {"launch": "imported", "world_size": attempt.world_size}
     if not math.isnan(attempt.started):
         content["started"] = attempt.started
-    files.write_atomic(folder / f"{attempt.number:04d}.json", json.dumps(content))
+    files.write_atomic(folder / f"{attempt.number:04d}.json", checksum.sealed_json(content))
     if attempt.ended in ENDS:
         started = 0.0 if math.isnan(attempt.started) else attempt.started
         write_process(run_dir, attempt.number, 0, writer, started=started, status=attempt.ended)
@@ -94,7 +87,7 @@ def add_attempt(run_dir: Path, attempt: Attempt, writer: str) -> None:
 
 def _joins(folder: Path, number: int, launch: str, rank: int) -> bool:
     try:
-        known = json.loads((folder / f"{number:04d}.json").read_text(encoding="utf-8"))
+        known = json_object.read(folder / f"{number:04d}.json", folder.parent)
     except (OSError, ValueError):
         return False
     claims = folder / f"{number:04d}"
@@ -110,7 +103,13 @@ def latest_attempt(run_dir: Path) -> int:
 
 def _attempt_files(run_dir: Path) -> list[Path]:
     folder = run_dir / layout.ATTEMPTS
-    return sorted(path for path in folder.glob("*.json") if path.stem.isdigit())
+    if admission.directory_problem(folder, run_dir):
+        return []
+    return sorted(path for path in folder.glob("*.json") if _is_number(path.stem))
+
+
+def _is_number(stem: str) -> bool:
+    return _ATTEMPT.fullmatch(stem) is not None and stem == f"{int(stem):04d}"
 
 
 def write_process(
@@ -135,7 +134,7 @@ def write_process(
         "health": dict(health or {}),
     }
     path = process_path(run_dir, attempt, rank, writer)
-    text = json.dumps(content)
+    text = checksum.sealed_json(content)
     if status is None:
         text = text.ljust(_RESERVED)
     try:
@@ -145,76 +144,37 @@ def write_process(
             raise
 
 
-def processes(run_dir: Path, attempt: int) -> tuple[Process, ...]:
-    """The processes that recorded an attempt; unreadable files are passed over."""
-    folder = run_dir / layout.ATTEMPTS / f"{attempt:04d}"
-    read = (read_process(path) for path in sorted(folder.glob("r*.json")))
-    return tuple(process for process in read if process is not None)
+def attempts(run_dir: Path, note: Note = pass_over) -> tuple[Attempt, ...]:
+    """Every attempt, oldest first, without its steps; `note` is told of what cannot be read."""
+    folder = run_dir / layout.ATTEMPTS
+    why = admission.directory_problem(folder, run_dir)
+    if why:
+        note(Problem(str(folder), f"left out: {why}", layout.ATTEMPTS))
+    return tuple(_attempt(run_dir, path, note) for path in _attempt_files(run_dir))
 
 
-def process_of(run_dir: Path, attempt: int, rank: int, writer: str) -> Process | None:
-    """The process that wrote shards under this name, if its file is there and readable."""
-    return read_process(process_path(run_dir, attempt, rank, writer))
-
-
-def process_path(run_dir: Path, attempt: int, rank: int, writer: str) -> Path:
-    """Where a process tells of itself."""
-    return run_dir / layout.ATTEMPTS / f"{attempt:04d}" / f"r{rank:05d}-{writer}.json"
-
-
-def read_process(path: Path) -> Process | None:
-    """One process's file; None if it cannot be read."""
+def _attempt(run_dir: Path, path: Path, note: Note) -> Attempt:
+    raw: dict[str, Any] = {}
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        return Process(**{name: raw[name] for name in Process.__dataclass_fields__})
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def alive(process: Process) -> bool | None:
-    """Whether a process still runs; None if it ran on another machine."""
-    if process.host != socket.gethostname():
-        return None
-    try:
-        os.kill(process.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return process_birth(process.pid) == process.born
-
-
-def attempt_end(members: tuple[Process, ...]) -> str:
-    """How an attempt ended, from what its processes left behind."""
-    statuses = [process.status for process in members]
-    for status in ("crashed", "killed", "halted"):
-        if status in statuses:
-            return status
-    open_ended = [process for process in members if process.status is None]
-    if members and not open_ended:
-        return "completed"
-    lives = [alive(process) for process in open_ended]
-    if any(lives):
-        return "running"
-    return "unknown" if not members or None in lives else "vanished"
-
-
-def attempts(run_dir: Path) -> tuple[Attempt, ...]:
-    """Every attempt, oldest first, without its steps."""
-    return tuple(_attempt(run_dir, path) for path in _attempt_files(run_dir))
-
-
-def _attempt(run_dir: Path, path: Path) -> Attempt:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raw = {}
+        raw = json_object.read(path, run_dir)
+    except (OSError, ValueError, InputError) as error:
+        note(Problem(str(path), f"left out: {error}", layout.ATTEMPTS))
+    fields = Fields(raw)
     number = int(path.stem)
-    members = processes(run_dir, number)
-    started = float(raw.get("started", math.nan))
+    members = processes(run_dir, number, note)
+    started = fields.number("started")
+    told = fields.count("world_size", 1, MOST_RANK) or 1
+    if fields.unfit:
+        named = ", ".join(fields.unfit)
+        note(Problem(str(path), f"{named}: not what it should be", layout.ATTEMPTS))
     # Who came first may have been a launcher, which does not know how many will follow.
-    world = max(int(raw.get("world_size", 1)), *(member.rank + 1 for member in members), 1)
-    return Attempt(number, ended=attempt_end(members), started=started, world_size=world)
+    world = max(told, *(member.rank + 1 for member in members), 1)
+    return Attempt(
+        number,
+        ended=attempt_end(members),
+        started=math.nan if started is None else started,
+        world_size=world,
+    )
 
 
 def health(run_dir: Path) -> dict[str, int]:
@@ -222,32 +182,53 @@ def health(run_dir: Path) -> dict[str, int]:
     totals: dict[str, int] = {}
     for path in _attempt_files(run_dir):
         for process in processes(run_dir, int(path.stem)):
-            for kind, count in process.health.items():
-                if isinstance(count, int) and count:
+            fields = Fields(process.health)
+            for kind in process.health:
+                count = fields.count(kind) or 0
+                if count and len(totals) < _MOST_KINDS:
                     totals[kind] = totals.get(kind, 0) + count
     return totals
 
 
-def read(run_dir: Path) -> dict[str, Any]:
-    """The manifest; {} if it is missing or torn (the tables still tell most).
+def read(run_dir: Path, note: Note = pass_over) -> dict[str, Any]:
+    """The manifest; {} if it is missing or damaged (the tables still tell most).
+
+    Args:
+        note: told why it cannot be read.
 
     Raises:
         NewerFormatError: written by a newer rlprobe.
     """
     path = run_dir / layout.MANIFEST
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        raw = json_object.read(path, run_dir)
+    except FileNotFoundError:
+        note(Problem(str(path), "missing; the tables are read without"))
         return {}
-    if not isinstance(raw, dict):
+    except ValueError as error:
+        note(Problem(str(path), f"left out: {error}; the tables are read without", "run"))
         return {}
-    version = raw.get("format_version", 0)
-    if isinstance(version, int) and version > schema.FORMAT_VERSION:
+    _check_version(run_dir, raw)
+    return raw
+
+
+def _check_version(run_dir: Path, raw: Mapping[str, Any]) -> None:
+    version = Fields(raw).count("format_version")
+    if version is not None and version > schema.FORMAT_VERSION:
         raise NewerFormatError(
             f"Couldn't read recording '{run_dir}': format {version}, this rlprobe knows "
             f"{schema.FORMAT_VERSION}",
             hint="Upgrade rlprobe.",
         )
+
+
+def _known(run_dir: Path) -> dict[str, Any]:
+    """What is to be kept of a manifest, changed by hand or not."""
+    try:
+        raw = json_object.read(run_dir / layout.MANIFEST, run_dir, unchanged=False)
+    except (OSError, ValueError):
+        return {}
+    _check_version(run_dir, raw)
     return raw
 
 
@@ -256,7 +237,7 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
 
     None never overwrites what is known; `config` and `environment` are merged key by key.
     """
-    content = read(run_dir) or {
+    content = _known(run_dir) or {
         "format_version": schema.FORMAT_VERSION,
         "id": f"{run_dir.name}-{uuid.uuid4().hex[:8]}",
         "created": time.time(),
@@ -272,7 +253,7 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
         }
         for a in attempts(run_dir)
     ]
-    text = json.dumps(content, indent=1, default=lambda value: redaction.text(text_of(value)))
+    text = checksum.sealed_json(content, indent=1)
     files.write_atomic(run_dir / layout.MANIFEST, text + "\n")
 
 

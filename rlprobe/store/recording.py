@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from rlprobe import order_statistics, schema
+from rlprobe import schema
 from rlprobe._lazy import cached_property
 from rlprobe.errors import InputError
-from rlprobe.store import arrow, codec, layout, manifest, shards
-from rlprobe.store.frame import Frame, empty_frame
+from rlprobe.store import codec, layout, manifest, metric_shards, records, table_shards
+from rlprobe.store.admission import TooManyOpenError
+from rlprobe.store.frame import Frame
+from rlprobe.store.json_object import Fields
+from rlprobe.store.layout import ShardName
+from rlprobe.store.metric_shards import MetricShard
 from rlprobe.store.run import RunInfo
-from rlprobe.values import Attempt, BoolArray, Event, IntArray, Problem, Rollout, Unread
+from rlprobe.store.sample_shards import SampleShards
+from rlprobe.store.shard_file import ShardFile
+from rlprobe.store.table_shards import Read, Remark, TableShards
+from rlprobe.values import Attempt, Event, Problem, Rollout, Unread
 
-_LONG = 200_000  # rows from which two threads read faster than one
 _KEPT_ROLLOUTS = 64_000_000  # bytes, about, of rollouts that were read and are kept
-_EAGER_SHARDS = 64  # above this, opening every shard once per metric costs more than memory
+_MOST_RANKS = 1 << 20
+_MOST_NOTES = 100
+_MOST_OPEN = 64  # shards of one table that stay open; of more, every column is read at once
+_SHORT = 16_384  # rows: to read a column of so few costs more than the column
+_CELLS_AT_ONCE = 16_000_000  # of one table, about 128 MB, that are read with its first column
+
+T = TypeVar("T")
 
 
 class Recording:
@@ -37,14 +46,10 @@ class Recording:
             raise InputError(f"Couldn't read '{path}' as a recording: no {layout.MANIFEST} in it")
         self.path = path
         self._notes = notes
-        self._manifest = manifest.read(path)
-        self._problems: list[Problem] = []
+        self._problems: dict[Problem, None] = {}
         self._kept: dict[int, tuple[Rollout, ...]] = {}
         self._kept_size = 0
-        if not self._manifest:
-            self._problems.append(
-                Problem(str(path / layout.MANIFEST), "missing or torn; the tables are read without")
-            )
+        self._manifest = manifest.read(path, self._note)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -54,23 +59,27 @@ class Recording:
     @cached_property
     def info(self) -> RunInfo:
         """What the run is."""
-        raw = self._manifest
-        return RunInfo(
+        raw = Fields(self._manifest)
+        info = RunInfo(
             path=str(self.path),
-            id=str(raw.get("id", self.path.name)),
-            source=str(raw.get("source", "recording")),
-            framework=raw.get("framework"),
-            algorithm=raw.get("algorithm"),
-            model=raw.get("model"),
-            world_size=int(raw.get("world_size", 1)),
-            settings=raw.get("config", {}),
+            id=raw.text("id") or self.path.name,
+            source=raw.text("source") or "recording",
+            framework=raw.text("framework"),
+            algorithm=raw.text("algorithm"),
+            model=raw.text("model"),
+            world_size=raw.count("world_size", least=1, most=_MOST_RANKS) or 1,
+            settings=raw.members("config"),
             attempts=self._attempts(),
-            notes=(*(str(note) for note in raw.get("notes", ())), *self._notes),
+            notes=(*map(str, raw.items("notes")[:_MOST_NOTES]), *self._notes),
             health=_health_sentence(manifest.health(self.path)),
             unmapped=self._unmapped(),
-            unread=_unread(raw.get("unread", ())),
-            records_end=bool(raw.get("records_end", True)),
+            unread=_unread(raw.items("unread")),
+            records_end=raw.flag("records_end") is not False,
         )
+        if raw.unfit:
+            words = f"{', '.join(raw.unfit)}: not what it should be"
+            self._note(Problem(str(self.path / layout.MANIFEST), words, "run"))
+        return info
 
     def _unmapped(self) -> tuple[str, ...]:
         counters = schema.step_keys().counters
@@ -78,7 +87,8 @@ class Recording:
         return tuple(name for name in names if schema.metric(name) is None)
 
     def _attempts(self) -> tuple[Attempt, ...]:
-        return tuple(self._with_span(attempt) for attempt in manifest.attempts(self.path))
+        read = manifest.attempts(self.path, self._note)
+        return tuple(self._with_span(attempt) for attempt in read)
 
     def _with_span(self, attempt: Attempt) -> Attempt:
         steps = self.steps.step[self.steps.attempt == attempt.number]
@@ -96,43 +106,44 @@ class Recording:
         """Metrics of single ranks."""
         return self._frame("ranks")
 
-    def _open(self, table: str) -> list[pq.ParquetFile]:
-        opened, problems = shards.open_table(self.path / table)
-        self._problems.extend(problems)
-        return opened
+    def _shards(self, table: str, read: Read[T], *, keep_open: bool = False) -> list[T]:
+        return TableShards(self.path, table, self._note, read, keep_open=keep_open).parts
+
+    def _note(self, problem: Problem) -> None:
+        self._problems.setdefault(problem)
 
     def _frame(self, table: str) -> Frame:
-        opened = self._open(table)
-        if not opened:
-            return empty_frame()
-        present = {name for file in opened for name in file.schema_arrow.names}
-        if len(opened) > _EAGER_SHARDS:
-            whole = shards.concat([file.read(use_threads=False) for file in opened])
-            return codec.frame(table, present, whole.select)
-        return codec.frame(table, present, _lazy_reader(opened))
+        if table_shards.count(self.path, table) <= _MOST_OPEN:
+            try:
+                return self._metrics(table, whole=False)
+            except TooManyOpenError:  # then no file is kept open
+                pass
+        return self._metrics(table, whole=True)
+
+    def _metrics(self, table: str, *, whole: bool) -> Frame:
+        cells = 0
+
+        def read(name: ShardName, file: ShardFile, remark: Remark) -> MetricShard:
+            nonlocal cells
+            cells += file.rows * len(file.types)
+            at_once = whole or (file.rows <= _SHORT and cells <= _CELLS_AT_ONCE)
+            return metric_shards.metric_shard(table, name, file, remark, whole=at_once)
+
+        return metric_shards.frame(self._shards(table, read, keep_open=not whole))
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
         """Events in order of time."""
-        files = self._open("events")
-        events = [event for file in files for event in codec.events(file.read(use_threads=False))]
+
+        def read(name: ShardName, file: ShardFile, remark: Remark) -> list[Event]:
+            return codec.events(records.read("events", name, file, remark), remark)
+
+        events = itertools.chain.from_iterable(self._shards("events", read))
         return tuple(sorted(events, key=lambda event: 0.0 if isnan(event.time) else event.time))
-
-    @cached_property
-    def _sample_files(self) -> list[pq.ParquetFile]:
-        return self._open("samples")
-
-    @cached_property
-    def _sample_steps(self) -> list[IntArray]:
-        return [arrow.integers(file.read(["step"])["step"]) for file in self._sample_files]
 
     def sample_steps(self) -> tuple[int, ...]:
         """Steps with recorded rollouts, ascending."""
-        if not self._sample_steps:
-            return ()
-        return tuple(
-            int(step) for step in order_statistics.distinct(np.concatenate(self._sample_steps))
-        )
+        return self._samples.steps()
 
     def rollouts(self, step: int) -> tuple[Rollout, ...]:
         """Rollouts of one step, group by group, all attempts. Ring copies are told only once.
@@ -149,50 +160,18 @@ class Recording:
             self._kept[step] = rollouts
         return self._kept[step]
 
+    @cached_property
+    def _samples(self) -> SampleShards:
+        return SampleShards(self.path, self._note)
+
     def _read_rollouts(self, step: int) -> tuple[Rollout, ...]:
         rollouts: dict[str, Rollout] = {}
-        for file, steps in zip(self._sample_files, self._sample_steps, strict=True):
-            if (steps == step).any():
-                for part in _slices(file.read(use_threads=False), steps == step):
-                    for rollout in codec.rollouts(part):
-                        rollouts.setdefault(rollout.sample_id, rollout)
+        for stored in self._samples.rows(step):
+            for rollout in codec.rollouts(stored):
+                rollouts.setdefault(rollout.sample_id, rollout)
         return tuple(
             sorted(rollouts.values(), key=lambda one: (one.attempt, one.rank, one.group_id))
         )
-
-
-def _slices(table: pa.Table, chosen: BoolArray) -> Iterator[pa.Table]:
-    """The chosen rows: whole row groups are read, but no others are turned into objects."""
-    for first in np.flatnonzero(chosen & ~np.append(False, chosen[:-1])):
-        length = int(np.argmin(np.append(chosen[first:], False)))
-        yield table.slice(int(first), length)
-
-
-def _lazy_reader(opened: list[pq.ParquetFile]) -> Any:
-    columns = [frozenset(file.schema_arrow.names) for file in opened]
-    rows = sum(file.metadata.num_rows for file in opened)
-
-    def read(names: list[str]) -> pa.Table:
-        def part(number: int) -> pa.Table:
-            present = [name for name in names if name in columns[number]]
-            table = opened[number].read(present, use_threads=False) if present else None
-            return _with_nulls(table, names, opened[number])
-
-        if rows < _LONG:
-            return pa.concat_tables(map(part, range(len(opened))))
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(2) as pool:
-            return pa.concat_tables(pool.map(part, range(len(opened))))
-
-    return read
-
-
-def _with_nulls(part: pa.Table | None, names: list[str], file: pq.ParquetFile) -> pa.Table:
-    if part is not None and part.num_columns == len(names):
-        return part.select(names)
-    size = file.metadata.num_rows
-    return pa.table({name: pa.nulls(size, pa.float64()) for name in names})
 
 
 def _unread(raw: Any) -> tuple[Unread, ...]:

@@ -1,4 +1,4 @@
-"""Parquet shards: written under a temporary name and renamed, listed, merged."""
+"""Parquet shards: written under a temporary name and renamed, merged."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import pyarrow.parquet as pq
 
 from rlprobe import schema
 from rlprobe.errors import NewerFormatError
-from rlprobe.store import files, layout
-from rlprobe.values import Problem
+from rlprobe.store import checksum, files, layout
+from rlprobe.store.shard_file import FORMAT_KEY, SEALED_KEY, TABLE_KEY, ShardFile, first_line
 
-FORMAT_KEY = b"rlprobe.format_version"
-TABLE_KEY = b"rlprobe.table"
 FAN_IN = 8  # shards of one size class that are merged into one of the next
 ROW_GROUP = 131_072
 
@@ -26,19 +24,27 @@ def write(directory: Path, name: layout.ShardName, table: pa.Table) -> Path:
 
 def encode(table_name: str, table: pa.Table) -> pa.Buffer:
     """A shard's bytes. In memory, so that nobody who waits for Arrow waits for the disk."""
-    metadata = {FORMAT_KEY: str(schema.FORMAT_VERSION), TABLE_KEY: table_name}
+    metadata = {
+        FORMAT_KEY: str(schema.FORMAT_VERSION),
+        TABLE_KEY: table_name,
+        SEALED_KEY: "1",
+    }
+    sealed = table.replace_schema_metadata(metadata)
     into = pa.BufferOutputStream()
-    pq.write_table(
-        table.replace_schema_metadata(metadata),
+    with pq.ParquetWriter(
         into,
+        sealed.schema,
         compression="zstd",
         compression_level=1,
         use_dictionary=_text_columns(table.schema),
         write_statistics=False,
         write_page_checksum=True,
-        row_group_size=ROW_GROUP,
-    )
-    return into.getvalue()
+    ) as writer:
+        writer.write_table(sealed, row_group_size=ROW_GROUP)
+        writer.add_key_value_metadata({checksum.KEY: checksum.BLANK})
+    content = into.getvalue()
+    checksum.seal_parquet(memoryview(content))
+    return content
 
 
 def write_encoded(directory: Path, name: layout.ShardName, content: pa.Buffer) -> Path:
@@ -53,74 +59,15 @@ def _text_columns(arrow_schema: pa.Schema) -> list[str] | bool:
     return names or False
 
 
-def open_shard(path: Path) -> pq.ParquetFile:
-    """Open one shard and check that it is ours.
+def open_shard(path: Path) -> ShardFile:
+    """Open one shard and check that it is ours, and whole.
 
     Raises:
         NewerFormatError: written by a newer rlprobe.
-        ValueError: no shard of a recording, torn, or unreadable; the message says which.
+        ValueError: no shard of a recording, damaged, or unreadable; the message says which.
         FileNotFoundError: merged away since it was listed.
     """
-    try:
-        file = pq.ParquetFile(path)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise ValueError(f"torn or not Parquet ({_first_line(error)})") from error
-    metadata = file.schema_arrow.metadata or {}
-    version = metadata.get(FORMAT_KEY, b"")
-    if not version.isdigit():
-        raise ValueError("a Parquet file that rlprobe did not write")
-    if int(version) > schema.FORMAT_VERSION:
-        raise NewerFormatError(
-            f"Couldn't read '{path}': format {int(version)}, this rlprobe knows "
-            f"{schema.FORMAT_VERSION}",
-            hint="Upgrade rlprobe.",
-        )
-    return file
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
-
-
-def open_table(directory: Path) -> tuple[list[pq.ParquetFile], list[Problem]]:
-    """Open every live shard of a table, and say which files had to be left out.
-
-    A shard may be merged away between listing and opening; then the directory is listed again.
-    """
-    for _ in range(20):
-        problems = _strangers(directory)
-        opened: list[pq.ParquetFile] = []
-        try:
-            for name in layout.live_shards(layout.list_shards(directory)):
-                _open_into(directory / str(name), opened, problems)
-        except FileNotFoundError:
-            continue
-        return opened, problems
-    raise OSError(f"'{directory}' changes faster than it can be read")
-
-
-def _open_into(path: Path, opened: list[pq.ParquetFile], problems: list[Problem]) -> None:
-    try:
-        opened.append(open_shard(path))
-    except ValueError as error:
-        problems.append(Problem(str(path), f"left out: {error}"))
-    except NewerFormatError as error:
-        problems.append(Problem(str(path), f"left out: {error}. {error.hint}"))
-
-
-def _strangers(directory: Path) -> list[Problem]:
-    """Parquet files whose names are not ours: foreign, worth a word, never read."""
-    if not directory.is_dir():
-        return []
-    strange = [
-        entry.name
-        for entry in directory.iterdir()
-        if entry.name.endswith(layout.SHARD_SUFFIX) and not layout.ShardName.parse(entry.name)
-    ]
-    return [Problem(str(directory / name), "left out: not a shard's name") for name in strange]
+    return ShardFile(path)
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
@@ -158,16 +105,19 @@ def merge_encoded(
         ValueError: a shard's bytes are not what was written.
     """
     ordered = sorted(zip(names, contents, strict=True), key=lambda pair: pair[0].first)
-    return encode(table_name, concat([_decode(name, content) for name, content in ordered]))
+    tables = [_decode(name, content) for name, content in ordered]
+    try:
+        whole = concat(tables)
+    except (pa.ArrowException, TypeError) as error:  # columns of one name and different types
+        raise ValueError(f"they do not go together: {first_line(error)}") from error
+    return encode(table_name, whole)
 
 
 def _decode(name: layout.ShardName, content: bytes) -> pa.Table:
     try:
-        source = pa.BufferReader(content)
-        file = pq.ParquetFile(source, page_checksum_verification=True)
-        return file.read(use_threads=False)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise ValueError(f"'{name}' cannot be read ({_first_line(error)})") from error
+        return ShardFile(Path(str(name)), content=content).read()
+    except (ValueError, NewerFormatError) as error:
+        raise ValueError(f"'{name}' cannot be read: {error}") from error
 
 
 def delete(directory: Path, names: Sequence[layout.ShardName]) -> None:

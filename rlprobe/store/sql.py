@@ -3,26 +3,25 @@
 `lineage` holds, of each step, the row that the latest attempt logged; `line` is its earlier name.
 
 Nothing but reading is possible: statements other than queries are refused, and the connection can
-touch neither files nor settings. The views stand on Arrow data sets over the live shards, so that
-DuckDB reads only the columns and rows a query asks for.
+touch neither files nor settings.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from rlprobe import schema
-from rlprobe.errors import NewerFormatError, UsageError
-from rlprobe.store import arrow, codec, layout, shards
+from rlprobe.errors import UsageError
+from rlprobe.store import arrow, codec, layout
 from rlprobe.store.frame import Frame
 from rlprobe.store.recording import Recording
 from rlprobe.store.run import Run
+from rlprobe.store.sql_source import shard_source
 from rlprobe.values import Problem
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
@@ -30,7 +29,10 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
+    "memory_limit": "4GB",
+    "temp_directory": "",
 }
+_READING = (duckdb.IOException, duckdb.InternalException, duckdb.InvalidInputException)
 # A row of an earlier attempt is off the lineage from the first step of any later attempt on.
 _LINEAGE = """
 CREATE VIEW lineage AS
@@ -60,10 +62,30 @@ def query(run: Run, statement: str) -> Result:
     Raises:
         UsageError: the statement is not a query, or DuckDB refuses it.
     """
-    problems: list[Problem] = []
+    if not isinstance(run, Recording):
+        return _answer(run, statement, {table: _of_run(run, table) for table in schema.TABLES})
+    problems: dict[Problem, None] = {}
+    sources = {table: shard_source(run.path, table, problems.setdefault) for table in schema.TABLES}
+    try:
+        return _answer(run, statement, sources, problems)
+    except _UnreadableError:  # merged away since, or damaged in a place that nothing checks
+        sources = {
+            table: shard_source(run.path, table, problems.setdefault, at_once=True)
+            for table in schema.TABLES
+        }
+        return _answer(run, statement, sources, problems)
+
+
+class _UnreadableError(UsageError):
+    """DuckDB could not read the rows."""
+
+
+def _answer(
+    run: Run, statement: str, sources: Mapping[str, Any], problems: Iterable[Problem] = ()
+) -> Result:
     with duckdb.connect(":memory:", config=_SETTINGS) as connection:
-        for table in schema.TABLES:
-            connection.register(table, _source(run, table, problems))
+        for table, source in sources.items():
+            connection.register(table, source)
         connection.execute(_LINEAGE)
         connection.execute("SET lock_configuration = true")
         try:
@@ -71,9 +93,14 @@ def query(run: Run, statement: str) -> Result:
             cursor = connection.execute(statement)
             columns = tuple(str(column[0]) for column in cursor.description or ())
             return Result(columns, tuple(cursor.fetchall()), tuple(problems))
-        except duckdb.Error as error:
-            raise UsageError(
-                f"Couldn't run the query on '{run.info.path}': {error}", hint=_hint(error)
+        except UsageError:
+            raise
+        except Exception as error:  # DuckDB's own, or Python's of a value that it has no type for
+            kind = _UnreadableError if isinstance(error, _READING) else UsageError
+            path = run.path if isinstance(run, Recording) else run.info.path
+            raise kind(
+                f"Couldn't run the query on '{path}': {error or type(error).__name__}",
+                hint=_hint(error),
             ) from error
 
 
@@ -87,38 +114,20 @@ def _check(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
         )
 
 
-def _hint(error: duckdb.Error) -> str:
+def _hint(error: Exception) -> str:
     if isinstance(error, duckdb.CatalogException):
         return f"Tables: {', '.join((*schema.TABLES, 'lineage'))}."
     if isinstance(error, duckdb.BinderException):
         return "`DESCRIBE steps` lists the columns; names with `/` need double quotes."
+    if isinstance(error, duckdb.OutOfMemoryException | MemoryError):
+        return "Ask for fewer rows, or for an aggregate of them."
     return ""
 
 
-def _source(run: Run, table: str, problems: list[Problem]) -> Any:
-    if isinstance(run, Recording):
-        return _dataset(run.path / table, problems)
+def _of_run(run: Run, table: str) -> pa.Table:
     if table in {"steps", "ranks"}:
         return _from_frame(run.steps if table == "steps" else run.ranks, table)
     return _from_rows(run, table)
-
-
-def _dataset(directory: Path, problems: list[Problem]) -> Any:
-    readable, schemas = [], [pa.schema(schema.arrow_fields(directory.name))]
-    for name in layout.live_shards(layout.list_shards(directory)):
-        path = directory / str(name)
-        try:
-            own = shards.open_shard(path).schema_arrow.remove_metadata()
-        except (ValueError, NewerFormatError) as error:
-            problems.append(Problem(str(path), f"left out: {error}"))
-            continue
-        readable.append(str(path))
-        schemas.append(own)
-    # Metric columns differ from shard to shard; a column that a shard lacks reads as null there.
-    whole = pa.unify_schemas(schemas, promote_options="permissive")
-    if not readable:
-        return whole.empty_table()
-    return ds.dataset(readable, schema=whole, format="parquet")
 
 
 def _from_frame(frame: Frame, table: str) -> pa.Table:

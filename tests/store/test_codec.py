@@ -16,18 +16,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlprobe.store import codec, from_run, shards
+from rlprobe.store import codec, from_run, metric_shards, shards
 from rlprobe.store.frame import Frame, empty_frame, frame_of
 from rlprobe.store.layout import ShardName
 from rlprobe.store.recording import Recording
 from rlprobe.store.run import RunInfo
+from rlprobe.store.shard_file import ShardFile
 from rlprobe.store.table import TableRun
 from rlprobe.values import Attempt, Event, Rollout
 
 # Lone surrogates cannot be stored; tests of their own.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 known = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
-steps = st.integers(-(2**63), 2**63 - 1)
+steps = st.integers(-(2**62) + 1, 2**62 - 1)
 small = st.integers(-(2**31) + 1, 2**31 - 1)
 doubles = st.floats()
 times = st.just(math.nan) | st.integers(1, 4 * 10**15).map(lambda micros: micros / 1e6)
@@ -82,11 +83,14 @@ def same(one: Any, other: Any) -> bool:
 
 
 def through_parquet(table: str, rows: pa.Table) -> pa.Table:
-    with TemporaryDirectory() as folder:
-        directory = Path(folder) / table
-        directory.mkdir()
-        path = shards.write(directory, ShardName(1, 0, "w", 0, 0), rows)
-        return shards.open_shard(path).read(use_threads=False)
+    with TemporaryDirectory() as folder, written(folder, table, rows) as file:
+        return file.read()
+
+
+def written(folder: str, table: str, rows: pa.Table, attempt: int = 1) -> ShardFile:
+    directory = Path(folder) / table
+    directory.mkdir()
+    return shards.open_shard(shards.write(directory, ShardName(attempt, 0, "w", 0, 0), rows))
 
 
 @settings(max_examples=40, deadline=None)
@@ -134,22 +138,29 @@ def test_rows_of_metrics(
     table: str, content: dict[str, list[float | None]], data: st.DataObject
 ) -> None:
     size = len(next(iter(content.values())))
-    whole = st.lists(st.integers(0, 2**31 - 1), min_size=size, max_size=size)
+    ranks = st.lists(st.integers(0, 2**17), min_size=size, max_size=size)
+    attempt = data.draw(st.integers(1, 10**9 - 1))
     keys = {
         "step": np.array(data.draw(st.lists(steps, min_size=size, max_size=size))),
-        "attempt": np.array(data.draw(whole)),
-        "rank": np.array(data.draw(whole)),
+        "attempt": np.full(size, attempt),
+        "rank": np.array(data.draw(ranks)),
         "time": np.array(data.draw(st.lists(times, min_size=size, max_size=size))),
     }
     frame = frame_with(content)
     named = {codec.metric_name(table, name): frame.load(name) for name in frame.names}
-    stored = through_parquet(table, codec.metrics(table, keys, named))
-    decoded = codec.frame(table, stored.column_names, stored.select)
+    with TemporaryDirectory() as folder:
+        rows = codec.metrics(table, keys, named)
+        with written(folder, table, rows, attempt) as file:
+            name = ShardName(attempt, 0, "w", 0, 0)
+            remarks: list[str] = []
+            shard = metric_shards.metric_shard(table, name, file, remarks.append)
+            decoded = metric_shards.frame([shard])
+            filled = {name: cells for name, cells in logged(decoded).items() if name in named}
+    assert not remarks
     assert decoded.step.tolist() == keys["step"].tolist()
     assert decoded.attempt.tolist() == keys["attempt"].tolist()
     assert decoded.rank.tolist() == (keys["rank"].tolist() if table == "ranks" else [0] * size)
     assert same(decoded.time.tolist(), keys["time"].tolist())
-    filled = {name: cells for name, cells in logged(decoded).items() if name in named}
     expected = {codec.metric_name(table, name): cells for name, cells in content.items()}
     assert same(filled, expected)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 
 from rlprobe import Recorder
 from rlprobe.errors import InputError, NewerFormatError
-from rlprobe.store import arrow, layout, manifest, shards
+from rlprobe.store import arrow, layout, manifest, shard_file, shards
 from rlprobe.store.layout import recordings_in
 from rlprobe.store.recording import Recording
+from rlprobe.store.table_shards import TableShards
+from rlprobe.values import Problem
 
 
 def table(first: int, count: int = 1) -> pa.Table:
@@ -33,9 +36,15 @@ def write(directory: Path, count: int, writer: str = "w") -> list[layout.ShardNa
 
 
 def read(directory: Path) -> list[int]:
-    opened, problems = shards.open_table(directory)
+    problems: list[Problem] = []
+    opened = TableShards(
+        directory.parent,
+        directory.name,
+        problems.append,
+        lambda _name, file, _remark: arrow.integers(file.read()["step"]).tolist(),
+    )
     assert problems == []
-    return sorted(int(step) for file in opened for step in arrow.integers(file.read()["step"]))
+    return sorted(itertools.chain.from_iterable(opened.parts))
 
 
 @settings(max_examples=30, deadline=None)
@@ -119,7 +128,7 @@ def test_foreign_parquet_is_named_and_left_out(recorded: Path) -> None:
 def test_a_newer_shard_is_left_out_with_advice(recorded: Path) -> None:
     newer = shard_files(recorded)[0]
     content = pq.read_table(newer)
-    metadata = {**content.schema.metadata, shards.FORMAT_KEY: b"99"}
+    metadata = {**content.schema.metadata, shard_file.FORMAT_KEY: b"99"}
     pq.write_table(content.replace_schema_metadata(metadata), newer)
     run = Recording(recorded)
     assert len(run.steps) == 9
