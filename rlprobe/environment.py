@@ -11,5 +11,6 @@ LAUNCH = "RLPROBE_LAUNCH"  # equal for all processes of one launch
 STATUS = "RLPROBE_STATUS"  # a directory in which the launcher looks for word from its children
 
 # Set by people.
+GROUP = "RLPROBE_GROUP"  # a group, by name or number, that may read recordings besides their owner
 DEBUG = "RLPROBE_DEBUG"  # anything but empty: errors come with their traceback
 ALLOW_LARGE = "RLPROBE_ALLOW_LARGE"  # anything but empty: no limit to the size of what is read

@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 BASE = {
     "environment",
+    "redaction",
     "errors",
     "exit_codes",
     "numbers",

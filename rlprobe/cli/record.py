@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from rlprobe.cli import options
-from rlprobe.exit_codes import PASSED
+from rlprobe.errors import UsageError
+from rlprobe.exit_codes import COULD_NOT_JUDGE, PASSED
 
 
 def record(
@@ -24,6 +25,10 @@ def record(
         Path | None,
         typer.Option("--run", help="Run directory. Default: runs/<command name>-<time>."),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", help="Group that may read the recording, besides its owner."),
+    ] = None,
     scan: Annotated[bool, typer.Option("--scan", help="Scan the recording afterwards.")] = False,
     fail_on: Annotated[
         str | None,
@@ -35,14 +40,26 @@ def record(
     Options of rlprobe come before the command; from its first word on everything is the command's.
     The exit code is the command's own. Inside the command, the Hugging Face Trainer and TRL are
     recorded from the inside; of anything else, what the output tells.
+
+    The command is left alone: its output is passed on as it is and goes on where `rlprobe record`
+    is killed, and where nothing can be recorded (a full disk) it runs unrecorded, which is said.
+    Passwords and tokens are left out of the recording, which is for its owner's eyes alone.
     """
     from rlprobe import launcher
     from rlprobe.config import parse_fail_on
+    from rlprobe.store import modes
 
     if fail_on is not None:
         parse_fail_on(fail_on)  # a typo shall not come to light after ten hours
-    code, run_dir = launcher.run(command, run)
-    if run_dir is None or not (scan or fail_on):
+    if group is not None and not modes.is_group(group):
+        raise UsageError(
+            f"Couldn't let the group '{group}' read the recording: there is no such group",
+            hint="Name one that `id` shows.",
+        )
+    code, run_dir = launcher.run(command, run, group=group)
+    if run_dir is None:
+        return code or (COULD_NOT_JUDGE if fail_on else PASSED)
+    if not (scan or fail_on):
         return code
     judged = scan_after(run_dir, fail_on or "never")
     return code or (judged if fail_on else PASSED)

@@ -1,11 +1,14 @@
 """`rlprobe record COMMAND`: the process around somebody's training.
 
-command   runs it, waits, forwards signals, records how it ended
-children  what the Python processes below it left in the status folder
-streams   its output, passed through byte for byte (pipes, or ptys where we have a terminal)
-messages  what frameworks say in it, as events
-output    the output as lines: the tail for a failure, rows where nobody records from the inside
-messages  what frameworks say in these lines, as events
+command    runs it, waits, records how it ended
+unrecorded what stands in for the recorder where nothing can be recorded
+children   what the Python processes below it left in the status folder
+signals    what comes to us, passed on once; how the command ended
+streams    its outputs, connected to the relay (pipes, or ptys where we have a terminal)
+relay      the process that passes output on byte for byte, and outlives us
+intake     the thread that reads the copy that the relay hands over
+output     the output as lines: the tail for a failure, rows where nobody records from the inside
+messages   what frameworks say in these lines, as events
 """
 
 from rlprobe.launcher.command import run

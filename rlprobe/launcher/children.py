@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -15,15 +17,22 @@ from typing import Any
 import rlprobe
 
 
-def attached(status: Path) -> bool:
-    """Whether a process records itself."""
-    return any(status.glob("attached-*"))
+def attached(status: Path, run_dir: Path) -> bool:
+    """Whether a process records into this recording, or one of its trainers beside it.
+
+    A helper that records elsewhere says nothing of the training.
+    """
+    own = re.compile(re.escape(os.path.realpath(run_dir)) + r"(-\d+)?")
+    return any(own.fullmatch(os.path.realpath(place)) for place in run_dirs(status))
 
 
 def run_dirs(status: Path) -> list[str]:
     """The run directories of processes that record themselves."""
-    marks = sorted(status.glob("attached-*"))
-    return [line for mark in marks for line in mark.read_text(encoding="utf-8").splitlines()]
+    places: list[str] = []
+    for mark in sorted(status.glob("attached-*")):
+        with contextlib.suppress(OSError, ValueError):
+            places += mark.read_text(encoding="utf-8").splitlines()
+    return places
 
 
 def why_outside(status: Path) -> tuple[str, str]:

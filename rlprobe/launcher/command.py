@@ -8,6 +8,7 @@ what the output tells.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import re
@@ -18,49 +19,64 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlprobe import environment
-from rlprobe.errors import UsageError
+from rlprobe import environment, redaction
+from rlprobe.errors import RlprobeError, UsageError
 from rlprobe.importers.console.ending import REPORT_OF_LAUNCHER
 from rlprobe.integrations import autoattach
-from rlprobe.launcher import children, streams
+from rlprobe.launcher import children, signals, streams
+from rlprobe.launcher.intake import Intake
 from rlprobe.launcher.messages import OutputMessages
 from rlprobe.launcher.output import Lines, OutputRows
+from rlprobe.launcher.signals import Ending
+from rlprobe.launcher.unrecorded import Unrecorded
 from rlprobe.recorder import failure, launch
 from rlprobe.recorder.recorder import Recorder
 from rlprobe.store import manifest
 from rlprobe.store.recording import Recording
 
-_HALTING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
-_FORWARDED = (*_HALTING, signal.SIGUSR1, signal.SIGUSR2)
-_BY_TERMINAL = {signal.SIGINT, signal.SIGQUIT}  # a terminal sends these to the whole group
+_PASS_SECONDS = 30.0  # for whoever is slow to read the last of the output
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-_SECRET = re.compile(r"(?i)(token|secret|password|passwd|api[-_]?key)")
 
 
-def run(command: Sequence[str], run_dir: Path | None = None) -> tuple[int, Path | None]:
-    """Run a command and record it; its exit code, and the run directory if it was started.
+def run(
+    command: Sequence[str], run_dir: Path | None = None, *, group: str | None = None
+) -> tuple[int, Path | None]:
+    """Run a command and record it; its exit code, and the run directory if it was recorded.
 
     The exit code is 128 + n where signal n killed it, 127 or 126 where it could not be started.
+    Where nothing can be recorded (a full disk, a directory that cannot be written) that is said,
+    and the command runs all the same.
 
     Raises:
         UsageError: there is no command.
-        InputError: the run directory cannot be written.
     """
     if not command:
         raise UsageError(
             "Couldn't record nothing", hint="Give the command: rlprobe record python train.py"
         )
+    streams.reserve_closed()
     code = _startable(command[0])
     if code:
         return code, None
-    with _caught_signals() as signals, tempfile.TemporaryDirectory(prefix="rlprobe-") as status:
-        launcher = Launcher(command, run_dir or default_run_dir(command), Path(status))
-        return launcher.run(signals), launcher.recorder.run_dir
+    with signals.caught() as arrivals, _status_folder() as status:
+        launcher = Launcher(command, run_dir, status, group)
+        return launcher.run(arrivals), launcher.recorder.run_dir
+
+
+@contextlib.contextmanager
+def _status_folder() -> Iterator[Path]:
+    """Where processes of the command leave word; no folder where none can be made."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="rlprobe-", ignore_cleanup_errors=True)
+    except OSError:
+        yield Path(os.devnull)
+        return
+    with folder as name:
+        yield Path(name)
 
 
 def default_run_dir(command: Sequence[str], parent: Path = Path("runs")) -> Path:
@@ -97,108 +113,147 @@ def _startable(program: str) -> int:
 
 def say(text: str) -> None:
     """A line for people, on standard error."""
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"rlprobe: {text}\n")
+    write_error(f"rlprobe: {text}\n")
+
+
+def write_error(text: str) -> None:
+    """Write to standard error, if there is one."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(text)
         sys.stderr.flush()
 
 
-@contextlib.contextmanager
-def _caught_signals() -> Iterator[int]:
-    """Signals become bytes in a pipe, whose reading end this is; ignored ones stay ignored.
-
-    Holding signals back and waiting for them would need every thread of the process to hold them,
-    and libraries start threads when they are imported.
-    """
-    wanted = [number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    handlers = {
-        number: signal.signal(number, lambda *_: None)
-        for number in (*wanted, signal.SIGCHLD, signal.SIGWINCH)
-    }
-    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    try:
-        yield reader
-    finally:
-        signal.set_wakeup_fd(before)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        os.close(reader)
-        os.close(writer)
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How the command ended.
-
-    Attributes:
-        code: what a shell would report.
-        killed_by: the signal that killed it.
-        halted_by: the signal that somebody sent us to end it.
-    """
-
-    code: int
-    killed_by: signal.Signals | None
-    halted_by: signal.Signals | None
-
-
 class Launcher:
-    """One run of one command."""
+    """One run of one command.
 
-    def __init__(self, command: Sequence[str], run_dir: Path, status: Path) -> None:
+    Args:
+        run_dir: None for a new one below `runs`.
+        status: where Python processes of the command leave word.
+        group: who may read the recording besides its owner.
+    """
+
+    def __init__(
+        self, command: Sequence[str], run_dir: Path | None, status: Path, group: str | None = None
+    ) -> None:
         self.command = list(command)
         self.status = status
-        self.environment = self._environment(run_dir.absolute())
-        self.recorder = Recorder(
-            run_dir,
-            rank=manifest.LAUNCHER_RANK,
-            launch=launch.place(self.environment).launch,
-            signals=False,
-        )
-        self._said = False
+        self.place = launch.place()
+        self.recorder: Recorder | Unrecorded
+        self.environment = _inherited()
+        try:
+            place = (run_dir or default_run_dir(command)).absolute()
+            inside = self._environment(place)
+            self.recorder = self._open(place, inside, group)
+            self.environment = inside
+        except Exception as error:  # a full disk, no directory, none of ours: the command runs
+            self.recorder = Unrecorded(_reason(error))
+        self._is_said = False
         self._attached = False
         self._framework = ""
-        self.rows = OutputRows(self._record_row, self._wants_rows)
         self.messages = OutputMessages(self._record_message, self._inside)
-        self.lines = Lines(self._see)
+        self.rows = OutputRows(self._record_row, self._wants_rows, self.messages)
+        self.lines = Lines(self.rows.read)
 
     def _environment(self, run_dir: Path) -> dict[str, str]:
         path = os.environ.get("PYTHONPATH")
+        several = self.place.world_size > 1  # `mpirun rlprobe record`: each rank has a launcher
         return {
-            **os.environ,
+            **_inherited(),
             environment.RUN: str(run_dir),
-            environment.LAUNCH: uuid.uuid4().hex,
+            environment.LAUNCH: self.place.launch if several else uuid.uuid4().hex,
             environment.STATUS: str(self.status),
             "PYTHONPATH": os.pathsep.join([str(autoattach.FOLDER), *([path] if path else [])]),
         }
 
-    def run(self, signals: int) -> int:
-        """Run the command to its end; its exit code."""
-        shown = shlex.join(_without_secrets(self.command))
-        self.recorder.describe(config={"command": shown})
-        self.recorder.event("run_started", shown, command=shown, cwd=str(Path.cwd()))
-        self.recorder.flush()
+    def _open(self, run_dir: Path, inside: Mapping[str, str], group: str | None) -> Recorder:
+        manifest.prepare(run_dir, group)
+        return Recorder(
+            run_dir,
+            rank=manifest.LAUNCHER_RANK - self.place.rank,
+            launch=launch.place(inside).launch,
+            signals=False,
+        )
+
+    def run(self, arrivals: int) -> int:
+        """Run the command to its end; its exit code.
+
+        Args:
+            arrivals: where signals arrive as bytes.
+        """
+        outputs = self._begin()
         try:
-            child = streams.start(self.command, self.environment, self.lines.feed)
+            pid = streams.start(self.command, self.environment, outputs)
         except OSError as error:
             return self._not_started(error)
-        ending = _wait(child, signals)
-        child.drain()
-        if child.ends_mid_line():
-            sys.stderr.write("\n")
+        intake = Intake(outputs.copies, self.lines) if outputs.copies else None
+        if intake is not None:
+            intake.start()
+        ending = signals.Watch(pid, arrivals, outputs).wait()
         try:
-            self._finish(ending)
+            self._finish(ending, intake)
         except Exception as error:  # whatever it is, the command's own end comes first
             say(f"Couldn't record how it ended: {type(error).__name__}: {error}")
         return ending.code
 
-    def _finish(self, ending: Ending) -> None:
-        tail = self.lines.finish()
-        self.rows.finish()
-        self.messages.finish()
+    def _begin(self) -> streams.Outputs:
+        if isinstance(self.recorder, Unrecorded):
+            say(f"{self.recorder.reason}; the command runs unrecorded")
+            return streams.Outputs()
+        shown = shlex.join(_without_secrets(self.command))
+        self.recorder.describe(config={"command": shown})
+        self.recorder.event("run_started", shown, command=shown, cwd=_working_directory())
+        self.recorder.flush()
+        outputs = streams.connect()
+        if outputs.unread:
+            say(f"Couldn't read the command's output: {outputs.unread}; it passes by unread")
+        return outputs
+
+    def _finish(self, ending: Ending, intake: Intake | None) -> None:
+        tail: list[str] = []
+        if intake is not None:
+            intake.wait_passed(_PASS_SECONDS)
+            if intake.ends_mid_line():
+                write_error("\n")
+        if intake is None or not intake.is_alive():
+            tail = self.lines.finish()
+            self.rows.finish()
+            self.messages.finish()
+        if isinstance(self.recorder, Unrecorded):
+            return
         self._say_what_is_recorded()
+        if intake is not None:
+            self._describe_reading(self._say_what_is_missing(intake))
         self._record_end(ending, tail)
         say(f"recorded in {self._where()}")
+
+    def _say_what_is_missing(self, intake: Intake) -> list[str]:
+        """Say what of the output was not read or not passed on; the same for the recording."""
+        notes = []
+        if intake.failure:
+            notes.append(f"Couldn't read all of the output: {intake.failure}")
+            say(notes[-1])
+        for missed, what in (
+            (self.lines.unread, "came faster than it could be read: not looked at"),
+            (intake.unwritten, "could not be written where it was to appear: no room there"),
+        ):
+            if missed.size:
+                notes.append(f"{missed} {what}")
+                say(notes[-1])
+                counts = {"bytes": missed.size, "lines": missed.lines}
+                self.recorder.event("output_skipped", notes[-1], **counts)
+        return notes
+
+    def _describe_reading(self, notes: list[str]) -> None:
+        """What a scan of the same output would say of how it was read."""
+        run_dir = self.recorder.run_dir
+        if self.rows.step is not None:
+            unread = [dataclasses.asdict(item) for item in self.rows.unread()]
+            self.recorder.describe(unread=unread)
+            notes += self.rows.notes()
+        if notes and run_dir is not None:
+            earlier = manifest.read(run_dir).get("notes")
+            before = earlier if isinstance(earlier, list) else []
+            self.recorder.describe(notes=list(dict.fromkeys([*map(str, before), *notes])))
 
     def _not_started(self, error: OSError) -> int:
         reason = error.strerror or str(error)
@@ -210,13 +265,10 @@ class Launcher:
 
     # --- what the output tells -------------------------------------------------------------------
 
-    def _see(self, line: str) -> None:
-        self.rows.see(line)
-        self.messages.see(line, self.rows.step)
-
     def _inside(self) -> bool:
         """Whether a process of the command records itself."""
-        return self._attached or children.attached(self.status)
+        run_dir = self.recorder.run_dir
+        return self._attached or (run_dir is not None and children.attached(self.status, run_dir))
 
     def _record_message(
         self, kind: str, message: str, step: int | None, data: dict[str, Any]
@@ -227,7 +279,7 @@ class Launcher:
         """Whether nobody records from the inside."""
         if self._attached:
             return False
-        self._attached = children.attached(self.status) or self._has_ranks()
+        self._attached = self.place.rank > 0 or self._inside() or self._has_ranks()
         if not self._attached:
             self._say_what_is_recorded()
         return not self._attached
@@ -235,6 +287,8 @@ class Launcher:
     def _has_ranks(self) -> bool:
         """Whether a process of this attempt records into the directory, on whatever machine."""
         run_dir = self.recorder.run_dir
+        if run_dir is None:
+            return False
         members = manifest.processes(run_dir, manifest.latest_attempt(run_dir))
         return any(member.rank >= 0 for member in members)
 
@@ -246,9 +300,9 @@ class Launcher:
 
     def _say_what_is_recorded(self) -> None:
         """Say once that nobody records from the inside, and why."""
-        if self._said or self._attached or children.attached(self.status):
+        if self._is_said or self._inside():
             return
-        self._said = True
+        self._is_said = True
         why, remedy = children.why_outside(self.status)
         say(f"{why}; recording what the output tells{remedy}")
 
@@ -262,9 +316,10 @@ class Launcher:
 
     def _last_step(self) -> int | None:
         """The last step that anybody recorded in this attempt."""
-        with contextlib.suppress(Exception):
-            self.recorder.flush()
-            return Recording(self.recorder.run_dir).info.attempts[-1].last_step
+        if self.recorder.run_dir is not None:
+            with contextlib.suppress(Exception):
+                self.recorder.flush()
+                return Recording(self.recorder.run_dir).info.attempts[-1].last_step
         return None
 
     def _record_end(self, ending: Ending, tail: list[str]) -> None:
@@ -272,7 +327,7 @@ class Launcher:
         if ending.halted_by is not None:
             self.recorder.event(
                 "halted",
-                f"got {ending.halted_by.name}",
+                f"got {signals.name_of(ending.halted_by)}",
                 step=step,
                 signal=int(ending.halted_by),
                 exit_code=ending.code,
@@ -288,9 +343,31 @@ class Launcher:
         self.recorder.close("killed" if ending.killed_by else "crashed")
 
 
+def _reason(error: Exception) -> str:
+    if isinstance(error, RlprobeError):
+        return str(error)
+    return f"Couldn't record: {getattr(error, 'strerror', None) or error or type(error).__name__}"
+
+
+def _inherited() -> dict[str, str]:
+    """The environment as it was given to us: Python adds a locale of its own to an empty one."""
+    given = dict(os.environ)
+    with contextlib.suppress(OSError):
+        if b"LC_CTYPE=" not in b"\0" + Path("/proc/self/environ").read_bytes():
+            given.pop("LC_CTYPE", None)
+    return given
+
+
+def _working_directory() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return "(deleted)"
+
+
 def explain(ending: Ending, tail: list[str]) -> dict[str, Any]:
     """What is known of a failure from outside: exit code, signal, last lines, what they mean."""
-    name = ending.killed_by.name if ending.killed_by else None
+    name = signals.name_of(ending.killed_by) if ending.killed_by else None
     own_words = [line for line in tail if not REPORT_OF_LAUNCHER.search(line)]
     data = {"exit_code": ending.code, "signal": name, **failure.event_data(tail, own_words)}
     if name is None or data.get("kind", "exception") not in {"exception", "interrupted"}:
@@ -302,64 +379,14 @@ def explain(ending: Ending, tail: list[str]) -> dict[str, Any]:
     return data | {"kind": "killed", "meaning": meaning, "remedy": remedy, "line": meaning}
 
 
-def _wait(child: streams.Child, signals: int) -> Ending:
-    """Wait for the command, and pass on the signals that we get."""
-    halted: signal.Signals | None = None
-    while True:
-        number = signal.Signals(os.read(signals, 1)[0])
-        if number == signal.SIGCHLD:
-            pid, status = os.waitpid(child.pid, os.WNOHANG)
-            if pid:
-                return _ending(status, halted)
-        elif number == signal.SIGWINCH:
-            child.resize()
-        else:
-            halted = number if number in _HALTING else halted
-            if not (number in _BY_TERMINAL and _in_foreground()):
-                os.kill(child.pid, number)
-
-
-def _in_foreground() -> bool:
-    """Whether our terminal's keys reach us, and so the command in the same process group."""
-    try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
-
-
-def _ending(status: int, halted: signal.Signals | None) -> Ending:
-    code = os.waitstatus_to_exitcode(status)
-    killed = signal.Signals(-code) if code < 0 else None
-    if killed == signal.SIGINT and halted is None:
-        halted = killed  # the terminal told the command alone
-    return Ending(code if code >= 0 else 128 - code, killed, halted)
-
-
 def _without_secrets(command: Sequence[str]) -> list[str]:
-    """The command line with the values of tokens and passwords left out."""
-    shown: list[str] = []
-    hide_next = False
-    for word in command:
-        name, equals, _ = word.partition("=")
-        if hide_next:
-            shown.append("***")
-        elif equals and _SECRET.search(name):
-            shown.append(f"{name}=***")
-        else:
-            shown.append(word)
-        hide_next = not equals and word.startswith("-") and bool(_SECRET.search(word))
-    return shown
+    """The command line as it is recorded."""
+    return redaction.words(command)
 
 
 def _shortest(place: str) -> str:
     """Relative to the working directory where that is below it."""
     path = Path(place)
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, OSError):
         return str(path.relative_to(Path.cwd()))
     return place

@@ -1,18 +1,17 @@
 """What frameworks say in the command's output beside metrics, as events of the recording.
 
-Called from the threads that pass the output through.
+Called from the thread that reads the output.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlprobe.importers.console.messages import Message, messages
+from rlprobe.importers.console.messages import Message
 
 _HELD_SECONDS = 1.0  # a message is held to count how often it is said
 _MOST = 1_000  # events of one message
@@ -44,18 +43,14 @@ class OutputMessages:
         self._inside = inside
         self._held: dict[object, _Held] = {}
         self._told: Counter[str] = Counter()
-        self._lock = threading.Lock()
 
-    def see(self, line: str, step: int | None) -> None:
-        """Look at one line.
+    def hear(self, message: Message, step: int | None) -> None:
+        """Take a message.
 
         Args:
             step: that of the last row of metrics, None where none is known.
         """
-        message = messages().see(line)
-        if message is None or not message.known.kind or message.known.kind in _OF_THE_LAUNCHER:
-            return
-        with self._lock:
+        if message.known.kind and message.known.kind not in _OF_THE_LAUNCHER:
             self._hold(message, step)
 
     def _hold(self, message: Message, step: int | None) -> None:
@@ -72,12 +67,11 @@ class OutputMessages:
 
     def finish(self) -> None:
         """Record what is still held."""
-        with self._lock:
-            self._release()
-            for name, count in self._told.items():
-                if count > _MOST:
-                    known = f"{count - _MOST:,} more messages of this kind were printed"
-                    self._tell("messages_dropped", f"{name}: {known}", None, {"name": name})
+        self._release()
+        for name, count in self._told.items():
+            if count > _MOST:
+                known = f"{count - _MOST:,} more messages of this kind were printed"
+                self._tell("messages_dropped", f"{name}: {known}", None, {"name": name})
 
     def _release(self) -> None:
         held, self._held = self._held, {}

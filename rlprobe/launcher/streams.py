@@ -1,4 +1,4 @@
-"""Start the command, and pass its output through byte for byte while looking at it.
+"""Start the command with its output connected to a relay, which passes it on and hands us a copy.
 
 Where our own output is a terminal, the command gets one too (a pty in raw mode, so that nothing is
 translated twice); otherwise it gets a pipe. Its input is ours, untouched.
@@ -8,136 +8,146 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+import socket
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-_CHUNK = 65_536
-_IDLE_SECONDS = 1.0  # after the command ended: its own children may still be writing
-_DRAIN_SECONDS = 30.0
+from rlprobe.launcher import relay
 
-Feed = Callable[[int, bytes], None]
+_ANSWER_SECONDS = 0.5  # a sentry that takes longer is none
+_START_SECONDS = 10.0
+_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)  # ignored by every Python; the command knows nothing
 
 
 @dataclass
-class Child:
-    """The running command."""
+class Outputs:
+    """The command's outputs: our end at the relay, the command's own ends until it has started.
 
-    pid: int
-    pumps: list[Pump] = field(default_factory=list)
+    Attributes:
+        ends: (the command's end, the streams that it is).
+        copies: where the relay hands over copies; None where the output passes by unread.
+        sentry: where the process in our group answers that takes note of signals to all of it.
+        unread: why the output passes by unread.
+    """
+
+    ends: list[tuple[int, list[int]]] = field(default_factory=list)
+    terminals: list[tuple[int, str]] = field(default_factory=list)
+    copies: socket.socket | None = None
+    sentry: socket.socket | None = None
+    unread: str = ""
+
+    def close_ends(self) -> None:
+        """The command has its ends, or will never have them."""
+        for end, _ in self.ends:
+            os.close(end)
+        self.ends = []
+
+    def group_signals(self) -> list[int] | None:
+        """Signals to our whole process group since this was asked last; None if nobody knows."""
+        if self.sentry is None:
+            return None
+        try:
+            self.sentry.send(b"?")
+            (count,) = self._answer(1)
+            return list(self._answer(count))
+        except (OSError, ValueError):
+            self.sentry = None
+            return None
+
+    def _answer(self, size: int) -> bytes:
+        data = b""
+        while self.sentry is not None and len(data) < size:
+            more = self.sentry.recv(size - len(data))
+            if not more:
+                raise OSError
+            data += more
+        return data
 
     def resize(self) -> None:
         """Our terminal changed its size: so does the command's."""
-        for pump in self.pumps:
-            if pump.terminal:
-                copy_window_size(pump.sink, pump.source)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGWINCH)
-
-    def ends_mid_line(self) -> bool:
-        """Whether what is on standard error (or on both, if they are one) lacks a line end."""
-        return any(pump.last_byte not in b"\r\n" for pump in self.pumps if 2 in pump.sinks)
-
-    def drain(self) -> None:
-        """The command ended: pass on what is still in the pipes."""
-        ended = time.monotonic()
-        for pump in self.pumps:
-            while pump.is_alive():
-                pump.join(0.02)
-                now = time.monotonic()
-                quiet = now - max(pump.last_data, ended) > _IDLE_SECONDS
-                if quiet or now - ended > _DRAIN_SECONDS:
-                    break
+        for sink, name in self.terminals:
+            with contextlib.suppress(OSError):
+                theirs = os.open(name, os.O_RDWR | os.O_NOCTTY)
+                copy_window_size(sink, theirs)
+                os.close(theirs)
 
 
-class Pump(threading.Thread):
-    """Copies one of the command's outputs to ours, and feeds it to an observer."""
-
-    def __init__(self, source: int, sinks: list[int], feed: Feed) -> None:
-        super().__init__(name=f"rlprobe-output-{sinks[0]}", daemon=True)
-        self.source = source
-        self.sinks = sinks
-        self.sink = sinks[0]
-        self.terminal = os.isatty(self.sink)
-        self.last_data = time.monotonic()
-        self.last_byte = b""
-        self._feed = feed
-
-    def run(self) -> None:
-        """Copy until the command closes its end."""
-        while True:
-            try:
-                data = os.read(self.source, _CHUNK)
-            except OSError:  # a pty whose other end is closed says EIO
-                data = b""
-            if not data:
-                break
-            self.last_data, self.last_byte = time.monotonic(), data[-1:]
-            if not self._write(data):
-                break
-            with contextlib.suppress(Exception):  # looking must never cost the output
-                self._feed(self.sink, data)
-        with contextlib.suppress(OSError):
-            os.close(self.source)
-
-    def _write(self, data: bytes) -> bool:
-        """Pass on; False when nobody reads any more, which the command shall notice too."""
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[os.write(self.sink, view) :]
-            except BlockingIOError:  # whoever started us made the descriptor non-blocking
-                select.select([], [self.sink], [])
-            except OSError:
-                return False
-        return True
+def connect() -> Outputs:
+    """Start the relay; where that is impossible, the command's output passes by unread."""
+    sources: list[int] = []
+    outputs = Outputs()
+    try:
+        for streams in _streams():
+            ours, theirs = _channel(streams[0], outputs)
+            sources.append(ours)
+            outputs.ends.append((theirs, streams))
+        _start_relay(sources, outputs)
+    except (OSError, ImportError) as error:
+        outputs.close_ends()
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Outputs(unread=reason)
+    finally:
+        for source in sources:
+            os.close(source)
+    return outputs
 
 
-def start(command: Sequence[str], environment: Mapping[str, str], feed: Feed) -> Child:
-    """Start the command with its output connected to ours.
+def _start_relay(sources: Sequence[int], outputs: Outputs) -> None:
+    copies, relays = socket.socketpair()
+    sentry, sentrys = socket.socketpair()
+    plans = [
+        f"{source}:{','.join(map(str, streams))}"
+        for source, (_, streams) in zip(sources, outputs.ends, strict=True)
+    ]
+    handed = [relays.fileno(), sentrys.fileno(), *sources]
+    words = [sys.executable, "-I", "-S", relay.__file__, *map(str, handed[:2]), *plans]
+    with relays, sentrys:
+        for descriptor in handed:
+            os.set_inheritable(descriptor, True)  # noqa: FBT003 - it takes no name
+        os.posix_spawn(
+            sys.executable,
+            words,
+            dict(os.environ),
+            setsigmask=signal.valid_signals(),
+            setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+        )
+    outputs.copies, outputs.sentry = copies, sentry
+    sentry.settimeout(_START_SECONDS)
+    stands = outputs.group_signals() is not None
+    sentry.settimeout(_ANSWER_SECONDS)
+    if not stands:
+        copies.close()
+        raise OSError("the process that passes it on does not start")
+
+
+def start(command: Sequence[str], environment: Mapping[str, str], outputs: Outputs) -> int:
+    """Start the command; its process id.
 
     Raises:
         OSError: it cannot be started.
     """
-    ends = _connect()
-    actions = [(os.POSIX_SPAWN_DUP2, theirs, sink) for _, theirs, sinks in ends for sink in sinks]
+    actions = [
+        (os.POSIX_SPAWN_DUP2, end, stream) for end, streams in outputs.ends for stream in streams
+    ]
     try:
-        pid = os.posix_spawnp(
-            command[0],
-            list(command),
-            dict(environment),
-            file_actions=actions,
-            setsigdef=[signal.SIGPIPE],
+        return os.posix_spawnp(
+            command[0], list(command), dict(environment), file_actions=actions, setsigdef=_BY_PYTHON
         )
-    except OSError:
-        for ours, theirs, _ in ends:
-            os.close(ours)
-            os.close(theirs)
-        raise
-    child = Child(pid)
-    for ours, theirs, sinks in ends:
-        os.close(theirs)
-        child.pumps.append(Pump(ours, sinks, feed))
-    for pump in child.pumps:
-        pump.start()
-    return child
+    finally:
+        outputs.close_ends()
 
 
-def _connect() -> list[tuple[int, int, list[int]]]:
-    """(our end, the command's end, our descriptors) for standard output and error.
-
-    Where both are the same file they share one channel, so that their order is kept.
-    """
+def _streams() -> list[list[int]]:
+    """The outputs that are open; where both are the same file they share a channel, in order."""
     sinks = [number for number in (1, 2) if _is_open(number)]
     if len(sinks) == 2 and os.path.samestat(os.fstat(1), os.fstat(2)):
-        return [(*_channel(1), [1, 2])]
-    return [(*_channel(number), [number]) for number in sinks]
+        return [[1, 2]]
+    return [[number] for number in sinks]
 
 
-def _channel(sink: int) -> tuple[int, int]:
+def _channel(sink: int, outputs: Outputs) -> tuple[int, int]:
     if not os.isatty(sink):
         return os.pipe()
     import pty
@@ -145,7 +155,9 @@ def _channel(sink: int) -> tuple[int, int]:
 
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
-    copy_window_size(sink, ours)
+    copy_window_size(sink, theirs)
+    with contextlib.suppress(OSError):  # it has no name in some containers: its size stays
+        outputs.terminals.append((sink, os.ttyname(theirs)))
     return ours, theirs
 
 
@@ -160,8 +172,23 @@ def copy_window_size(source: int, target: int) -> None:
 
 
 def _is_open(number: int) -> bool:
+    """Whether whoever started us gave us this descriptor."""
     try:
         os.fstat(number)
     except OSError:
         return False
-    return True
+    return number not in _RESERVED
+
+
+_RESERVED: set[int] = set()
+
+
+def reserve_closed() -> None:
+    """Let no file of ours get the number of a standard stream that was closed for us.
+
+    The command finds them closed, as it would without us.
+    """
+    for number in (0, 1, 2):
+        if not _is_open(number):
+            nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            _RESERVED.add(nowhere)

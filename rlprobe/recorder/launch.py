@@ -21,7 +21,26 @@ _PAIRS = (
     ("PMI_RANK", "PMI_SIZE"),
     ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
     ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
+    ("PALS_RANKID", "PALS_SIZE"),
+    ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
+    ("PMIX_RANK", "PMIX_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+# What names one launch, equal on all of its hosts: of PMIx (Open MPI 5, prterun, jsrun, srun with
+# --mpi=pmix), of Open MPI up to 4, MPICH and Intel MPI (Hydra), MVAPICH, PALS, ALPS, Flux.
+_MPI_JOBS = (
+    "PMIX_NAMESPACE",
+    "OMPI_MCA_ess_base_jobid",
+    "OMPI_MCA_orte_ess_jobid",
+    "OMPI_MCA_ess_jobid",
+    "PMI_JOBID",
+    "PMI2_JOBID",
+    "HYDRA_JOBID",
+    "I_MPI_HYDRA_UUID",
+    "MPIRUN_ID",
+    "PALS_APID",
+    "ALPS_APP_ID",
+    "FLUX_JOB_ID",
 )
 
 
@@ -72,9 +91,29 @@ def _launch(env: Mapping[str, str], world_size: int) -> str:
     restart = env.get("TORCHELASTIC_RESTART_COUNT", env.get("SLURM_RESTART_COUNT", "0"))
     if environment.LAUNCH in env:
         return f"{env[environment.LAUNCH]}.{restart}"
-    if "SLURM_JOB_ID" in env:
-        return f"slurm.{env['SLURM_JOB_ID']}.{env.get('SLURM_STEP_ID', '')}.{restart}"
-    if world_size > 1 and "MASTER_ADDR" in env:
-        names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
-        return ".".join([*(env.get(name, "") for name in names), restart])
+    job = job_of(env)
+    if job:
+        return f"{job}.{restart}"
+    if world_size > 1:  # no name, but more than one: whoever comes again opens the next attempt
+        return f"world.{world_size}.{restart}"
     return uuid.uuid4().hex
+
+
+def job_of(env: Mapping[str, str]) -> str:
+    """What all processes of a launch have in common and no other launch has; empty if unknown.
+
+    What started the processes itself tells more than what it was started by: below `srun`, the
+    processes of `torchrun` or `mpirun` on the first node lack what those on the others have.
+    """
+    several = _rank(env)[1] > 1
+    rendezvous = [env.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT")]
+    if "TORCHELASTIC_RUN_ID" in env and several:
+        return ".".join([*rendezvous, env["TORCHELASTIC_RUN_ID"], env.get("SLURM_JOB_ID", "")])
+    by_mpi = next((name for name in _MPI_JOBS if env.get(name)), None)
+    if by_mpi:
+        # A scheduler's id names the job, in which there may be several launches.
+        return f"mpi.{env[by_mpi]}"
+    if "SLURM_JOB_ID" in env:
+        step = env.get("SLURM_STEP_ID", env.get("SLURM_STEPID", ""))
+        return f"slurm.{env['SLURM_JOB_ID']}.{step}"
+    return ".".join(rendezvous) if several and rendezvous[0] else ""

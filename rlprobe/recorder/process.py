@@ -192,7 +192,7 @@ class RecordedProcess:
             self._say_what_is_lost()
 
     def _end(self, status: str) -> bool:
-        if self.rank == manifest.LAUNCHER_RANK:
+        if self.rank < 0:
             self._follow_restarts()
         if self.health.unreported():
             lost = self.health.report()

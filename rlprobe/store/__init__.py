@@ -1,6 +1,7 @@
 """What is on disk, and how it is read back. Nothing outside this room opens Parquet.
 
 files       atomic, durable file operations
+modes       who may read what is written
 living      whether the process that wrote a file still lives
 leftovers   temporary files, and what dead writers left of them
 layout      names: where everything lies in a run directory

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 from rlprobe.store.text import text_of
@@ -81,10 +81,14 @@ def _crc_of(file: BinaryIO, place: int) -> int:
     return crc
 
 
-def sealed_json(content: Mapping[str, Any], indent: int | None = None) -> str:
+def sealed_json(
+    content: Mapping[str, Any],
+    indent: int | None = None,
+    default: Callable[[Any], Any] = text_of,
+) -> str:
     """A JSON object with the checksum of its text as its last entry."""
     bare = {key: value for key, value in content.items() if key != KEY}
-    text = json.dumps({**bare, KEY: BLANK}, indent=indent, default=text_of)
+    text = json.dumps({**bare, KEY: BLANK}, indent=indent, default=default)
     head, _, tail = text.rpartition(BLANK)
     return f"{head}{zlib.crc32(text.encode()):08x}{tail}"
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rlprobe import schema
+from rlprobe import redaction, schema
 from rlprobe.numbers import plural
 from rlprobe.store import arrow, event_data, layout
 from rlprobe.store.frame import Column
@@ -83,15 +83,16 @@ def rows(table: str, content: Iterable[Row]) -> pa.Table:
 
 
 def event_row(event: Event) -> Row:
-    """An event as a row; data that JSON has no word for becomes text."""
+    """An event as a row, without secrets; data that JSON has no word for becomes text."""
+    data = redaction.settings(dict(event.data))
     return {
         "time": int(_micros(event.time)),
         "step": None if event.step is None else int(event.step),
         "attempt": event.attempt,
         "rank": event.rank,
         "kind": storable(event.kind),
-        "message": storable(event.message),
-        "data": storable(json.dumps(dict(event.data), default=text_of)),
+        "message": storable(redaction.text(event.message)),
+        "data": storable(json.dumps(data, default=lambda value: redaction.text(text_of(value)))),
     }
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from rlprobe.store import leftovers
+from rlprobe.store import leftovers, modes
 
 # What a system answers that cannot sync directories, or opens none.
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM, errno.EISDIR}
@@ -21,6 +21,8 @@ def temporary_beside(path: Path) -> Path:
 
 def commit(temporary: Path, path: Path) -> None:
     """Make a finished temporary file durable under its real name."""
+    with contextlib.suppress(OSError):  # some file systems have no modes
+        temporary.chmod(modes.of_file(path))
     _sync(temporary)
     temporary.replace(path)
     sync_directory(path.parent)
@@ -64,7 +66,7 @@ def write_durably(path: Path, write: Callable[[Path], object]) -> None:
 
 def write_atomic(path: Path, text: str) -> None:
     """Replace a file's content; readers see the old or the new, never a mixture."""
-    write_durably(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_durably(path, lambda temporary: modes.write_text(temporary, text))
 
 
 def overwrite(path: Path, text: str) -> bool:
@@ -94,9 +96,9 @@ def create_exclusive(path: Path, text: str) -> bool:
     """
     temporary = temporary_beside(path)
     try:
-        temporary.write_text(text, encoding="utf-8")
+        modes.write_text(temporary, text)
         if not _link(temporary, path):
-            _open_exclusive(path, text)
+            modes.write_text(path, text)
     except FileExistsError:
         return False
     finally:
@@ -115,13 +117,3 @@ def _link(temporary: Path, path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _open_exclusive(path: Path, text: str) -> None:
-    with path.open("x", encoding="utf-8") as file:
-        try:
-            file.write(text)
-            file.flush()
-        except OSError:
-            path.unlink(missing_ok=True)
-            raise

@@ -20,14 +20,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlprobe import schema
+from rlprobe import environment as names
+from rlprobe import redaction, schema
 from rlprobe._version import __version__
 from rlprobe.errors import InputError, NewerFormatError
-from rlprobe.store import admission, checksum, files, json_object, layout
+from rlprobe.store import admission, checksum, files, json_object, layout, modes
 from rlprobe.store import processes as process_files
 from rlprobe.store.json_object import Fields
 from rlprobe.store.living import process_birth
 from rlprobe.store.processes import ENDS, MOST_RANK, Note, attempt_end, pass_over, process_path
+from rlprobe.store.text import text_of
 from rlprobe.values import Attempt, Problem
 
 LAUNCHER_RANK = process_files.LAUNCHER_RANK
@@ -40,7 +42,7 @@ _ATTEMPT = re.compile("[0-9]{4,9}")  # the stem of an attempt's file
 def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size: int) -> int:
     """Join the attempt of this launch, or open the next one; returns its number."""
     folder = run_dir / layout.ATTEMPTS
-    folder.mkdir(parents=True, exist_ok=True)
+    modes.make_directory(folder)
     while True:
         number = latest_attempt(run_dir)
         if number and _joins(folder, number, launch, rank):
@@ -51,7 +53,7 @@ def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size
         )
         if files.create_exclusive(folder / f"{number:04d}.json", text):
             break
-    (folder / f"{number:04d}").mkdir(exist_ok=True)
+    modes.make_directory(folder / f"{number:04d}")
     write_process(run_dir, number, rank, writer, started=time.time())
     return number
 
@@ -61,7 +63,8 @@ def reopen_attempt(
 ) -> None:
     """Make an attempt's files again, after somebody deleted them under a living process."""
     folder = run_dir / layout.ATTEMPTS
-    (folder / f"{number:04d}").mkdir(parents=True, exist_ok=True)
+    for directory in (run_dir, folder, folder / f"{number:04d}"):
+        modes.make_directory(directory)
     text = checksum.sealed_json(
         {"launch": launch, "started": time.time(), "world_size": world_size}
     )
@@ -72,7 +75,8 @@ def reopen_attempt(
 def add_attempt(run_dir: Path, attempt: Attempt, writer: str) -> None:
     """Write down an attempt of a run that happened elsewhere, with what is known of its end."""
     folder = run_dir / layout.ATTEMPTS
-    (folder / f"{attempt.number:04d}").mkdir(parents=True, exist_ok=True)
+    for directory in (run_dir, folder, folder / f"{attempt.number:04d}"):
+        modes.make_directory(directory)
     content: dict[str, Any] = {"launch": "imported", "world_size": attempt.world_size}
     if not math.isnan(attempt.started):
         content["started"] = attempt.started
@@ -240,7 +244,7 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
         "created": time.time(),
         "rlprobe_version": __version__,
     }
-    content = merged(content, changes)
+    content = redaction.settings(merged(content, changes))
     content["attempts"] = [
         {
             "number": a.number,
@@ -250,7 +254,9 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
         }
         for a in attempts(run_dir)
     ]
-    text = checksum.sealed_json(content, indent=1)
+    text = checksum.sealed_json(
+        content, indent=1, default=lambda value: redaction.text(text_of(value))
+    )
     files.write_atomic(run_dir / layout.MANIFEST, text + "\n")
 
 
@@ -282,15 +288,28 @@ def environment() -> dict[str, Any]:
     }
 
 
-def prepare(run_dir: Path) -> None:
-    """Create the run directory's folders.
+def prepare(run_dir: Path, group: str | None = None) -> None:
+    """Create the run directory's folders, for their owner alone.
+
+    Args:
+        group: who may read the recording, too, by name or number; None for what the environment
+            variable `RLPROBE_GROUP` says.
 
     Raises:
-        InputError: the path is a file, or the directory cannot be written.
+        InputError: the path is a file, the directory cannot be written, or there is no such group.
     """
+    group = group or os.environ.get(names.GROUP)
     try:
+        modes.make_directory(run_dir)
+        if group:
+            modes.share(run_dir, group)
         for table in schema.TABLES:
-            (run_dir / table).mkdir(parents=True, exist_ok=True)
+            modes.make_directory(run_dir / table)
+    except LookupError as error:
+        raise InputError(
+            f"Couldn't let the group '{group}' read '{run_dir}': there is no such group",
+            hint=f"Name one that `id` shows, or leave --group and {names.GROUP} out.",
+        ) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(

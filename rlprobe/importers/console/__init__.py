@@ -1,7 +1,7 @@
 """Console output of a training run.
 
 log       the format: what a terminal or a batch system kept
-output    lines of output, wherever they come from -> the runs in them
+output    lines of output, wherever they come from -> the runs in them; listener: who takes them
 notebook, cells, cut the outputs of Jupyter notebooks, as lines; JSON that was cut off
 prefixes  what stands before a line
 terminal, wrapped    lines that a terminal broke, put together: all of a log, or as they come

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rlprobe.errors import EmptyRunError
+from rlprobe.importers.console.listener import Listener
 from rlprobe.importers.console.repeats.sieve import Alike, LineBlock
 from rlprobe.importers.console.repeats.stretches import Stretches
 from rlprobe.importers.console.rows import Reader
@@ -24,7 +25,7 @@ def readings_of(
     alike = Alike()
     for item in output:
         if isinstance(item, LineBlock):
-            _read(item, alike, reader, trainings)
+            read_block(item, alike, reader, trainings)
         elif isinstance(item, Mark):
             _pause(reader, trainings)
             trainings.mark(item)
@@ -41,14 +42,14 @@ def readings_of(
     return [*readings, *reader.ranks.readings()] if len(readings) == 1 else readings
 
 
-def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) -> None:
+def read_block(block: LineBlock, alike: Alike, reader: Reader, trainings: Listener) -> None:
     """The lines of a block that can matter to the reader; all of them while it waits for some."""
     texts, numbers, skeletons = block.texts, block.numbers, block.skeletons
     likes, meant = alike.of(block), reader.known.meant
     stretches = Stretches(block, likes, reader, trainings)
     reader.wrapped.widen(block.longest)
     unsaid = resume = 0
-    idle, before = reader.idle, reader.progress
+    idle, before = reader.idle or (block.at_speed and reader.waits_for_none), reader.progress
     for place, like in enumerate(likes):
         text = texts[place]
         if (idle and not like.matters) or not text or place < resume:
@@ -87,7 +88,7 @@ def _read(block: LineBlock, alike: Alike, reader: Reader, trainings: Trainings) 
                     unsaid, before = resume, reader.progress
         except Exception as error:
             reader.recover(text, numbers[place], error)
-        idle = reader.idle
+        idle = reader.idle or (block.at_speed and reader.waits_for_none)
     trainings.say(texts[unsaid:])
 
 
@@ -113,7 +114,7 @@ def _fed(line: str, reader: Reader) -> list[ConsoleRow]:
         return []
 
 
-def _pause(reader: Reader, trainings: Trainings) -> None:
+def _pause(reader: Reader, trainings: Listener) -> None:
     """Hand over the rows that wait; where one of them was not known yet, the output went on."""
     before = reader.progress
     reader.drain()
@@ -122,7 +123,7 @@ def _pause(reader: Reader, trainings: Trainings) -> None:
     _give(reader, trainings, reader.pause())
 
 
-def _give(reader: Reader, trainings: Trainings, rows: list[ConsoleRow]) -> None:
+def _give(reader: Reader, trainings: Listener, rows: list[ConsoleRow]) -> None:
     """Hand over rows, and messages behind the rows that were printed before them."""
     given = reader.count - len(rows)
     for behind, message in reader.said:

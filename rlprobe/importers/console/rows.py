@@ -135,6 +135,11 @@ class Reader(Given):
     @property
     def idle(self) -> bool:
         """Whether no line is waited for: then one without a metric or a known word is nothing."""
+        return self.measured > 0 and self.waits_for_none
+
+    @property
+    def waits_for_none(self) -> bool:
+        """The same, however little is known yet of how this output tells its metrics."""
         return not (
             self.known.holds
             or self.blocks.open
@@ -142,7 +147,6 @@ class Reader(Given):
             or self.open
             or self.evaluating
             or self.tables.open
-            or not self.measured
         )
 
     @property

@@ -57,6 +57,7 @@ class ConsoleRows:
         values: (rows x names).
         bars: where the progress bar was seen last before each, and behind the last of them.
         beside: names and values of rows beside these: one before each, and one behind the last.
+        redrawn: where the progress bar was seen first behind each, up to the next.
     """
 
     steps: Sequence[int] | None
@@ -64,6 +65,7 @@ class ConsoleRows:
     values: FloatArray
     bars: Sequence[Bar | None]
     beside: tuple[tuple[str, ...], FloatArray] | None = None
+    redrawn: Sequence[Bar | None] = ()
 
     @property
     def size(self) -> int:
@@ -141,18 +143,30 @@ class LiveSteps:
     """The step of each row while the output is still being printed."""
 
     def __init__(self) -> None:
-        self._last = 0
+        self.last = 0
         self._interval = 1
 
     def place(self, row: ConsoleRow) -> int:
         """The row's own step; else that of the progress bar, or as far on as the last one was."""
         if row.step is not None:
-            self._last = row.step
+            self.last = row.step
         elif not row.beside:
-            at = self._last + self._interval if row.bar_at is None else row.bar_at.at
-            self._interval = max(at - self._last, 1)
-            self._last = max(at, self._last + 1)
-        return self._last
+            self._place(row.bar_at)
+        return self.last
+
+    def place_rows(self, rows: ConsoleRows) -> list[int]:
+        """The same for many rows, none of which goes back."""
+        if rows.steps is not None:
+            self.last = rows.steps[-1]
+            return list(rows.steps)
+        bars = rows.redrawn or [None] * len(rows)
+        return [self._place(bar) for bar, _ in zip(bars, rows.values, strict=False)]
+
+    def _place(self, bar: Bar | None) -> int:
+        at = self.last + self._interval if bar is None else bar.at
+        self._interval = max(at - self.last, 1)
+        self.last = max(at, self.last + 1)
+        return self.last
 
 
 def bar_of(match: re.Match[str]) -> Bar | None:

@@ -134,6 +134,19 @@ def blocks_of(source: Source) -> Iterator[LineBlock]:
     return _numbered(_blocks(source))
 
 
+def live_block(data: bytes, ended: int, before: int, *, at_speed: bool) -> LineBlock:
+    """Whole lines of output that is still being printed.
+
+    Args:
+        ended: lines of it that end before these.
+        before: bytes of it before these.
+        at_speed: whether it comes so fast that not each line can be looked at.
+    """
+    at_speed &= before > 0
+    is_long = before >= WORTHWHILE_BYTES or at_speed
+    return LineBlock(_plain(data), ended, of_long=is_long, at_speed=at_speed)
+
+
 def blocks_in(lines: Iterable[str]) -> Iterator[LineBlock]:
     """Lines, many at once."""
     return _numbered(_joined(lines))
@@ -168,6 +181,7 @@ class LineBlock:
     Args:
         ended: how many lines of the log end before it.
         of_long: whether the log is so long that not all of its lines are looked at.
+        at_speed: whether that holds even before the first row of metrics.
 
     Attributes:
         ends: how many lines end in it.
@@ -176,8 +190,10 @@ class LineBlock:
         longest: characters of the longest.
     """
 
-    def __init__(self, data: bytes, ended: int = 0, *, of_long: bool = False) -> None:
-        self.ends, self.of_long = data.count(b"\n"), of_long
+    def __init__(
+        self, data: bytes, ended: int = 0, *, of_long: bool = False, at_speed: bool = False
+    ) -> None:
+        self.ends, self.of_long, self.at_speed = data.count(b"\n"), of_long, at_speed
         self.numbers: Sequence[int] = range(ended + 1, ended + self.ends + 2)
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n")

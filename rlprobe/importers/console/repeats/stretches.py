@@ -17,6 +17,7 @@ import numpy as np
 
 from rlprobe.importers.console.episodes import Episodes
 from rlprobe.importers.console.given import of_evaluation
+from rlprobe.importers.console.listener import Listener
 from rlprobe.importers.console.prefixes import bare
 from rlprobe.importers.console.repeats.late import is_late, late_of
 from rlprobe.importers.console.repeats.meaning import BarHead, Known, PartHead, RowHead
@@ -24,7 +25,6 @@ from rlprobe.importers.console.repeats.panels import panel_of
 from rlprobe.importers.console.repeats.sieve import Like, LineBlock
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.steps import Bar, ConsoleRow, ConsoleRows
-from rlprobe.importers.console.trainings import Trainings
 from rlprobe.importers.console.wrapped import SHORTEST
 from rlprobe.values import FloatArray
 
@@ -37,7 +37,7 @@ class Stretches:
     """Finds them in a block of lines."""
 
     def __init__(
-        self, block: LineBlock, likes: Sequence[Like], reader: Reader, trainings: Trainings
+        self, block: LineBlock, likes: Sequence[Like], reader: Reader, trainings: Listener
     ) -> None:
         self._block, self._likes = block, likes
         self._reader, self._trainings = reader, trainings
@@ -161,25 +161,30 @@ class Stretches:
             return None
         names, lines = slots.names, stretch.rows[1:]
         values = slots.rows(self._block.tokens, lines[:-1])
-        drawn = self._bars(lines, stretch.bars)
+        drawn = self._drawn(stretch.bars)
         apart = Episodes.are(names) or of_evaluation(names) or "train_runtime" in names
         if len(values) < _FEWEST or drawn is None or apart:
             return None
+        first = [bisect_left(stretch.bars, line) for line in lines]
+        bars = [drawn[at] for at in first]
         if "step" not in names:
-            return _going_on(None, names, values, drawn)
+            rows = _going_on(None, names, values, bars)
+            behind = itertools.pairwise(first)
+            redrawn = [drawn[at + 1] if following > at else None for at, following in behind]
+            return rows and replace(rows, redrawn=redrawn)
         at = names.index("step")
         names = names[:at] + names[at + 1 :]
-        return _going_on(values[:, at], names, np.delete(values, at, axis=1), drawn)
+        return _going_on(values[:, at], names, np.delete(values, at, axis=1), bars)
 
-    def _bars(self, lines: Sequence[int], bars: Sequence[int]) -> list[Bar | None] | None:
-        """The progress bar that was drawn last before each line; None where one goes back."""
+    def _drawn(self, bars: Sequence[int]) -> list[Bar | None] | None:
+        """The progress bar before the stretch, and each in it; None where one goes back."""
         drawn = [self._reader.bar]
         for at in bars:
             drawn.append(self._bar(at) or drawn[-1])
         for one, other in itertools.pairwise(drawn):
             if one is not None and other is not None and (one.of != other.of or one.at > other.at):
                 return None
-        return [drawn[bisect_left(bars, line)] for line in lines]
+        return drawn
 
     def _bar(self, place: int) -> Bar | None:
         shape = self._likes[place].shape
