@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -51,7 +52,11 @@ def query(
 
     limits.lift(allow_large)
     csv = partial(listing.rows_csv, raw=raw or output is not None, no_formulas=no_formulas)
-    writers = {"text": listing.rows_text, "csv": csv, "json": listing.rows_json}
+    writers: dict[str, Callable[..., str]] = {
+        "text": listing.rows_text,
+        "csv": csv,
+        "json": listing.rows_json,
+    }
     result = sql.query(one_run(path, step_key), statement)
     for problem in result.problems:
         note(f"{problem.path}: {problem.message}")
