@@ -44,6 +44,7 @@ INNER_ROOMS = {
     "numbers",
     "order_statistics",
     "recorder",
+    "redaction",
     "repetition",
     "report",
     "scan",

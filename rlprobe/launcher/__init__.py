@@ -1,9 +1,11 @@
 """`rlprobe record COMMAND`: the process around somebody's training.
 
 command    runs it, waits, records how it ended
+run_dirs   where, unless somebody says
 unrecorded what stands in for the recorder where nothing can be recorded
 children   what the Python processes below it left in the status folder
-signals    what comes to us, passed on once; how the command ended
+signals    what comes to us, passed on once
+ending     how the command ended, and what is known of it
 streams    its outputs, connected to the relay (pipes, or ptys where we have a terminal)
 relay      the process that passes output on byte for byte, and outlives us
 intake     the thread that reads the copy that the relay hands over

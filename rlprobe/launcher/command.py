@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import os
-import re
 import shlex
 import shutil
-import signal
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,15 +21,15 @@ from typing import Any
 
 from rlprobe import environment, redaction
 from rlprobe.errors import RlprobeError, UsageError
-from rlprobe.importers.console.ending import REPORT_OF_LAUNCHER
 from rlprobe.integrations import autoattach
 from rlprobe.launcher import children, signals, streams
+from rlprobe.launcher.ending import Ending, explain, name_of
 from rlprobe.launcher.intake import Intake
 from rlprobe.launcher.messages import OutputMessages
 from rlprobe.launcher.output import Lines, OutputRows
-from rlprobe.launcher.signals import Ending
+from rlprobe.launcher.run_dirs import default_run_dir
 from rlprobe.launcher.unrecorded import Unrecorded
-from rlprobe.recorder import failure, launch
+from rlprobe.recorder import launch
 from rlprobe.recorder.recorder import Recorder
 from rlprobe.store import manifest
 from rlprobe.store.recording import Recording
@@ -77,25 +73,6 @@ def _status_folder() -> Iterator[Path]:
         return
     with folder as name:
         yield Path(name)
-
-
-def default_run_dir(command: Sequence[str], parent: Path = Path("runs")) -> Path:
-    """A new directory `runs/<command name>-<time>`."""
-    base = f"{command_name(command)}-{time.strftime('%Y%m%d-%H%M%S')}"
-    for name in (base, *(f"{base}-{number}" for number in range(2, 1000))):
-        with contextlib.suppress(FileExistsError):
-            (parent / name).mkdir(parents=True)
-            return parent / name
-    return parent / f"{base}-{uuid.uuid4().hex[:8]}"
-
-
-def command_name(command: Sequence[str]) -> str:
-    """What a person would call the command: the script, the module, or the program."""
-    scripts = [word for word in command if word.endswith(".py") and not word.startswith("-")]
-    modules = [after for word, after in itertools.pairwise(command) if word == "-m"]
-    name = Path(scripts[0]).stem if scripts else ""
-    name = name or (modules[0].rpartition(".")[2] if modules else Path(command[0]).name)
-    return re.sub(r"[^\w.-]+", "_", name)[:64].strip("._-") or "command"
 
 
 def _startable(program: str) -> int:
@@ -181,6 +158,12 @@ class Launcher:
             arrivals: where signals arrive as bytes.
         """
         outputs = self._begin()
+        try:
+            return self._run(outputs, arrivals)
+        finally:
+            outputs.close()
+
+    def _run(self, outputs: streams.Outputs, arrivals: int) -> int:
         try:
             pid = streams.start(self.command, self.environment, outputs)
         except OSError as error:
@@ -327,7 +310,7 @@ class Launcher:
         if ending.halted_by is not None:
             self.recorder.event(
                 "halted",
-                f"got {signals.name_of(ending.halted_by)}",
+                f"got {name_of(ending.halted_by)}",
                 step=step,
                 signal=int(ending.halted_by),
                 exit_code=ending.code,
@@ -363,20 +346,6 @@ def _working_directory() -> str:
         return str(Path.cwd())
     except OSError:
         return "(deleted)"
-
-
-def explain(ending: Ending, tail: list[str]) -> dict[str, Any]:
-    """What is known of a failure from outside: exit code, signal, last lines, what they mean."""
-    name = signals.name_of(ending.killed_by) if ending.killed_by else None
-    own_words = [line for line in tail if not REPORT_OF_LAUNCHER.search(line)]
-    data = {"exit_code": ending.code, "signal": name, **failure.event_data(tail, own_words)}
-    if name is None or data.get("kind", "exception") not in {"exception", "interrupted"}:
-        return data
-    meaning = f"the command was killed by {name}"
-    if ending.killed_by == signal.SIGKILL:
-        meaning += "; out of memory, a job limit, or somebody's kill -9"
-    remedy = "look into the machine's log (dmesg, the job scheduler) at the time of the end"
-    return data | {"kind": "killed", "meaning": meaning, "remedy": remedy, "line": meaning}
 
 
 def _without_secrets(command: Sequence[str]) -> list[str]:

@@ -55,7 +55,7 @@ class Intake(threading.Thread):
                     break
                 self._frames += data
                 self._take()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # closed, if we were waited for too long
             self.failure = self.failure or str(error)
         self._passed.set()
 

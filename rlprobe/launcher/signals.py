@@ -14,8 +14,8 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
+from rlprobe.launcher.ending import FIRST_REAL_TIME, Ending
 from rlprobe.launcher.streams import Outputs
 
 HALTING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
@@ -23,30 +23,6 @@ _BY_TERMINAL = {signal.SIGINT, signal.SIGQUIT}
 # Faults of our own, those that a process cannot do without, and what is no business of the command.
 _OWN = {"SEGV", "BUS", "FPE", "ILL", "TRAP", "ABRT", "SYS", "PIPE", "KILL", "STOP", "TTIN", "TTOU"}
 _GATHER_SECONDS = 0.02  # in which a signal has reached all of a group
-_FIRST_REAL_TIME = int(getattr(signal, "SIGRTMIN", 65))
-
-
-def name_of(number: int) -> str:
-    """A signal's name, those of real time included."""
-    with contextlib.suppress(ValueError):
-        if number != _FIRST_REAL_TIME:
-            return signal.Signals(number).name
-    return f"SIGRTMIN+{number - _FIRST_REAL_TIME}" if number >= _FIRST_REAL_TIME else f"{number}"
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How the command ended.
-
-    Attributes:
-        code: what a shell would report.
-        killed_by: the signal that killed it.
-        halted_by: the signal that somebody sent us to end it.
-    """
-
-    code: int
-    killed_by: int | None
-    halted_by: int | None
 
 
 def _forwarded() -> Iterator[int]:
@@ -132,7 +108,7 @@ class Watch:
         for number in numbers:
             if number not in has_got:
                 # Those of real time come as often as they are sent.
-                for _ in range(came[number] if number >= _FIRST_REAL_TIME else 1):
+                for _ in range(came[number] if number >= FIRST_REAL_TIME else 1):
                     self._send(number)
 
     def _has_got(self) -> Collection[int]:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,13 @@ class Outputs:
         for end, _ in self.ends:
             os.close(end)
         self.ends = []
+
+    def close(self) -> None:
+        """Let go of the relay, which goes on without us."""
+        for connection in (self.copies, self.sentry):
+            if connection is not None:
+                connection.close()
+        self.copies = self.sentry = None
 
     def group_signals(self) -> list[int] | None:
         """Signals to our whole process group since this was asked last; None if nobody knows."""
@@ -137,6 +145,17 @@ def start(command: Sequence[str], environment: Mapping[str, str], outputs: Outpu
         )
     finally:
         outputs.close_ends()
+        _let_go_of_input()
+
+
+def _let_go_of_input() -> None:
+    """Who writes into the command's input shall notice when the command reads no more."""
+    with contextlib.suppress(OSError):
+        mode = os.fstat(0).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+            nowhere = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(nowhere, 0, inheritable=False)
+            os.close(nowhere)
 
 
 def _streams() -> list[list[int]]:

@@ -16,6 +16,7 @@ disk               how long it has waited for the disk
 intake             what was pushed, as rows that a table can take
 clock              time that never jumps
 rollouts           which rollouts are kept, and the ring that a critical event writes out
+redact             what of their text is taken out before it is stored
 rollout_arguments  the arguments of `samples` as rollouts
 backlog            rows that wait to be written
 batches            rows as the bytes of shards; one that no column can take costs no other

@@ -57,7 +57,7 @@ class Intake:
         self.attempt = attempt
         self.rank = rank
         self.last_step: int | None = None
-        self.rollouts = RolloutSelector(policy, self._odd)
+        self.rollouts = RolloutSelector(policy, self._odd, self._not_redacted)
         self._backlog = backlog
         self._health = health
         self._clock = Clock()
@@ -149,11 +149,17 @@ class Intake:
 
     def after_fork(self, policy: SamplePolicy) -> None:
         """Begin anew in a forked child."""
-        self.rollouts = RolloutSelector(policy, self._odd)
+        self.rollouts = RolloutSelector(policy, self._odd, self._not_redacted)
 
     def take_ring(self, trigger: str) -> None:
         """Take the rollouts in that are held for a critical event."""
         self._add_rollouts(self.rollouts.ring(trigger))
+
+    def _not_redacted(self, error: BaseException) -> None:
+        self._health.count("texts_not_stored")
+        self._health.warn(
+            "redact", f"rlprobe: could not redact, text is not stored: {type(error).__name__}"
+        )
 
     def _odd(self, name: str) -> None:
         self._health.count("rollout_values_left_out")

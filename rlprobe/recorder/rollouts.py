@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlprobe.errors import UsageError
+from rlprobe.recorder.redact import Redact, redactor
 from rlprobe.recorder.rollout_arguments import rollouts_of
 from rlprobe.store.text import stable_id
 from rlprobe.values import Rollout, flat
@@ -26,12 +27,17 @@ class SamplePolicy:
         text: `full`, `truncated:N` (first and last N/2 characters), `hash`, or `none`.
         ring_steps: steps whose rollouts are held in memory, whole, and written out by a critical
             event; 0 holds none.
+        redact: taken out of the text of prompts and completions before any of it is stored: a
+            function from text to text, patterns (`re`) whose matches become `***`, or `secrets` for
+            what looks like tokens and passwords. It runs on the writer thread. Where it fails, no
+            text of that prompt or completion is stored, which is counted.
     """
 
     every: int = 1
     groups: int = 8
     text: str = "truncated:8000"
     ring_steps: int = 3
+    redact: Redact | None = None
 
     def __post_init__(self) -> None:
         kind, _, limit = self.text.partition(":")
@@ -42,6 +48,7 @@ class SamplePolicy:
             )
         if min(self.every, self.groups, self.ring_steps) < 0:
             raise UsageError("Couldn't use a negative number in a sample policy")
+        redactor(self.redact)
 
     def shorten(self, text: str | None) -> str | None:
         """The part of a text that may enter the recording."""
@@ -67,13 +74,18 @@ class RolloutSelector:
 
     Attributes:
         odd: called with the name of an argument of which a value had to be left out.
+        failed: called with the error of a `redact` that fails.
     """
 
     policy: SamplePolicy
     odd: Callable[[str], None]
+    failed: Callable[[BaseException], None] = lambda _: None
     _calls: int = 0
     _ring: deque[list[Rollout]] = field(default_factory=deque)
     _written: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._redact = redactor(self.policy.redact)
 
     def select(
         self, step: int, attempt: int, rank: int, content: Mapping[str, Any]
@@ -101,12 +113,27 @@ class RolloutSelector:
             replace(
                 rollout,
                 prompt_id=rollout.prompt_id or _prompt_id(rollout.prompt),
-                prompt=self.policy.shorten(rollout.prompt),
-                completion=self.policy.shorten(rollout.completion),
+                prompt=self._stored(rollout.prompt),
+                completion=self._stored(rollout.completion),
                 capture_reason=reason,
             )
             for rollout, reason in chosen
         ]
+
+    def _stored(self, text: str | None) -> str | None:
+        """What of a text enters the recording."""
+        if text is None or self._redact is None or self.policy.text in {"none", "hash"}:
+            return self.policy.shorten(text)
+        try:
+            plain = self._redact(text)
+            if not isinstance(plain, str):
+                raise TypeError(f"it gave {type(plain).__name__}, no text")  # noqa: TRY301
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # somebody else's code
+            self.failed(error)
+            return None
+        return self.policy.shorten(plain)
 
     def _trim_ring(self) -> None:
         while len(self._ring) > self.policy.ring_steps or (

@@ -12,9 +12,10 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
+from rlprobe import redaction
 from rlprobe.store.text import text_of
 
 KEY = "rlprobe.crc32"
@@ -81,16 +82,16 @@ def _crc_of(file: BinaryIO, place: int) -> int:
     return crc
 
 
-def sealed_json(
-    content: Mapping[str, Any],
-    indent: int | None = None,
-    default: Callable[[Any], Any] = text_of,
-) -> str:
+def sealed_json(content: Mapping[str, Any], indent: int | None = None) -> str:
     """A JSON object with the checksum of its text as its last entry."""
     bare = {key: value for key, value in content.items() if key != KEY}
-    text = json.dumps({**bare, KEY: BLANK}, indent=indent, default=default)
+    text = json.dumps({**bare, KEY: BLANK}, indent=indent, default=_redacted)
     head, _, tail = text.rpartition(BLANK)
     return f"{head}{zlib.crc32(text.encode()):08x}{tail}"
+
+
+def _redacted(value: object) -> str:
+    return redaction.text(text_of(value))
 
 
 def json_holds(data: bytes) -> bool | None:

@@ -29,7 +29,6 @@ from rlprobe.store import processes as process_files
 from rlprobe.store.json_object import Fields
 from rlprobe.store.living import process_birth
 from rlprobe.store.processes import ENDS, MOST_RANK, Note, attempt_end, pass_over, process_path
-from rlprobe.store.text import text_of
 from rlprobe.values import Attempt, Problem
 
 LAUNCHER_RANK = process_files.LAUNCHER_RANK
@@ -254,9 +253,7 @@ def update(run_dir: Path, changes: Mapping[str, Any]) -> None:
         }
         for a in attempts(run_dir)
     ]
-    text = checksum.sealed_json(
-        content, indent=1, default=lambda value: redaction.text(text_of(value))
-    )
+    text = checksum.sealed_json(content, indent=1)
     files.write_atomic(run_dir / layout.MANIFEST, text + "\n")
 
 

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,13 +186,6 @@ def test_usage_errors_are_found_before_the_command_runs(tmp_path: Path, words: l
     )
     assert done.returncode == 2
     assert list(tmp_path.iterdir()) == []
-
-
-def test_output_of_grandchildren_does_not_hold_the_launcher(run: Run) -> None:
-    started = time.monotonic()
-    ran = run("bash", "-c", "sleep 50 & echo started")
-    assert ran.out == b"started\n"
-    assert time.monotonic() - started < 20
 
 
 # --- signals -------------------------------------------------------------------------------------
@@ -396,8 +388,9 @@ def test_rows_are_dropped_once_somebody_records_from_the_inside(run: Run) -> Non
     code = """
     import os, pathlib
     print("step 1 | loss 0.5", flush=True)
-    import time; time.sleep(0.5)
-    (pathlib.Path(os.environ["RLPROBE_STATUS"]) / "attached-1").write_text("")
+    import time; time.sleep(1.2)  # longer than lines are gathered
+    mark = pathlib.Path(os.environ["RLPROBE_STATUS"]) / "attached-1"
+    mark.write_text(os.environ["RLPROBE_RUN"])
     print("step 2 | loss 0.5", flush=True)
     """
     assert run(*python(code)).recording.steps.step.tolist() == [1]

@@ -11,14 +11,10 @@ import pytest
 
 from rlprobe import environment
 from rlprobe.integrations import autoattach
-from rlprobe.launcher.command import (
-    Ending,
-    _without_secrets,
-    command_name,
-    default_run_dir,
-    explain,
-)
+from rlprobe.launcher.command import _without_secrets
+from rlprobe.launcher.ending import Ending, explain
 from rlprobe.launcher.output import Lines, OutputRows
+from rlprobe.launcher.run_dirs import command_name, default_run_dir
 
 
 @pytest.mark.parametrize(
@@ -92,13 +88,14 @@ def test_the_workers_failure_wins_over_its_launchers_account() -> None:
 
 
 def test_lines_across_chunks_and_carriage_returns() -> None:
-    seen: list[str] = []
+    seen: list[bytes] = []
     lines = Lines(seen.append)
     for chunk in (b"on", b"e\r", b"\ntwo\r\nthree\rfo", b"ur\n", b"\xff\n", b"rest"):
         lines.feed(1, chunk)
     lines.feed(2, b"other stream\n")
     tail = lines.finish()
-    assert seen == ["one", "two", "three", "four", "\ufffd", "other stream", "rest"]
+    text = b"".join(seen).replace(b"\r\n", b"\n").replace(b"\r", b"\n").decode("utf-8", "replace")
+    assert text.splitlines() == ["one", "two", "three", "four", "\ufffd", "other stream", "rest"]
     assert tail == ["one", "two", "four", "\ufffd", "other stream", "rest"]
 
 
@@ -115,8 +112,7 @@ def test_the_tail_is_bounded() -> None:
 def _rows(lines: list[str]) -> list[tuple[int, dict[str, float]]]:
     written: list[tuple[int, dict[str, float]]] = []
     rows = OutputRows(lambda step, row: written.append((step, row)), lambda: True)
-    for line in lines:
-        rows.see(line)
+    rows.read("".join(f"{line}\n" for line in lines).encode())
     rows.finish()
     return written
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rlprobe.importers import open_runs
+from rlprobe.importers.console.messages import messages
 from rlprobe.launcher import messages as of_output
 from rlprobe.launcher.messages import OutputMessages
 from rlprobe.recorder.recorder import Recorder
@@ -28,11 +29,17 @@ HUNG = (
 ENDED = "slurmstepd: error: *** JOB 7 ON n CANCELLED AT 2026-02-03T04:05:06 DUE TO TIME LIMIT ***"
 
 
+def see(output: OutputMessages, line: str, step: int | None) -> None:
+    message = messages().see(line)
+    if message is not None:
+        output.hear(message, step)
+
+
 def told(lines: Sequence[tuple[str, int | None]], *, inside: bool = False) -> list[Told]:
     events: list[Told] = []
     output = OutputMessages(lambda *event: events.append(event), lambda: inside)
     for line, step in lines:
-        output.see(line, step)
+        see(output, line, step)
     output.finish()
     return events
 
@@ -74,8 +81,8 @@ def test_a_message_is_not_held_back_for_long(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(of_output, "_HELD_SECONDS", 0.0)
     events: list[Told] = []
     output = OutputMessages(lambda *event: events.append(event), lambda: False)
-    output.see(XID, 1)
-    output.see(RETRACTED, 1)
+    see(output, XID, 1)
+    see(output, RETRACTED, 1)
     assert [kind for kind, *_ in events] == ["hardware_error"]
 
 
@@ -86,7 +93,7 @@ def test_a_recording_holds_the_events_that_a_scan_of_the_log_has(tmp_path: Path)
         lambda kind, text, step, data: recorder.event(kind, text, step=step, **data), lambda: False
     )
     for step, line in enumerate(lines, start=1):
-        output.see(line, min(step, 5))
+        see(output, line, min(step, 5))
     output.finish()
     recorder.close()
     path = tmp_path / "console.log"

@@ -32,8 +32,7 @@ TRAINER = "{{'loss': {}, 'grad_norm': 1.0, 'learning_rate': 1e-6}}"
 def written(lines: list[str]) -> Written:
     rows: Written = []
     output = OutputRows(lambda step, row: rows.append((step, row)), lambda: True)
-    for line in lines:
-        output.see(line)
+    output.read("".join(f"{line}\n" for line in lines).encode())
     output.finish()
     return rows
 
@@ -42,8 +41,7 @@ def recorded(lines: list[str], run_dir: Path) -> Recording:
     """What the launcher's own recorder stores of these lines."""
     recorder = Recorder(run_dir, rank=manifest.LAUNCHER_RANK, signals=False)
     output = OutputRows(lambda step, row: recorder.step(step, **row), lambda: True)
-    for line in lines:
-        output.see(line)
+    output.read("".join(f"{line}\n" for line in lines).encode())
     output.finish()
     recorder.close()
     return Recording(run_dir)
@@ -124,7 +122,7 @@ def test_rows_are_recorded_as_they_appear() -> None:
     output = OutputRows(lambda step, row: rows.append((step, row)), lambda: True)
     counts = []
     for line in ("step 1 | loss 0.5", TRAINER.format(0.4), BAR.format(2), TRAINER.format(0.3)):
-        output.see(line)
+        output.read(f"{line}\n".encode())
         counts.append(len(rows))
     assert counts == [1, 1, 1, 2]
     output.finish()
@@ -155,9 +153,9 @@ def test_a_row_and_the_same_with_more_digits_are_one() -> None:
 
 def test_the_framework_is_told_by_all_rows_so_far() -> None:
     output = OutputRows(lambda step, row: None, lambda: True)
-    output.see("step 1 | loss 0.5")
+    output.read(b"step 1 | loss 0.5\n")
     assert output.framework == "generic"
-    output.see(NANOCHAT.format(2))
+    output.read(f"{NANOCHAT.format(2)}\n".encode())
     output.finish()
     assert output.framework == "nanochat"
 
@@ -171,7 +169,7 @@ def test_nothing_is_read_any_more_once_somebody_else_records() -> None:
 
     output = OutputRows(lambda step, row: pytest.fail("recorded"), wanted)
     for step in range(100):
-        output.see(f"step {step} | loss 0.5")
+        output.read(f"step {step} | loss 0.5\n".encode())
     output.finish()
     assert len(asked) == 1
 
@@ -192,7 +190,7 @@ def test_nothing_is_read_any_more_once_somebody_else_records() -> None:
 )
 def test_hostile_output_costs_little_time_and_memory(line: bytes) -> None:
     output = OutputRows(lambda step, row: None, lambda: True)
-    lines = Lines(output.see)
+    lines = Lines(output.read)
     started = time.process_time()
     for start in range(0, len(line), 65_536):
         lines.feed(1, line[start : start + 65_536])
