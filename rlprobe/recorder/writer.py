@@ -175,8 +175,9 @@ class Writer:
         return request
 
     def flush(self, trigger: str = "") -> bool:
-        """Make everything recorded so far durable; True when it is."""
-        return self.wait(self.request(trigger))
+        """Make everything recorded so far durable; True when it is, and nothing was dropped now."""
+        dropped = self.health.dropped()
+        return self.wait(self.request(trigger)) and self.health.dropped() == dropped
 
     def wait(self, request: Request) -> bool:
         """Wait for a request, as long as the disk moves; True when it is done."""
