@@ -232,6 +232,25 @@ def test_a_helper_that_records_elsewhere_does_not_end_the_reading(tmp_path: Path
     assert b"helper" in err
 
 
+def test_a_launcher_for_each_rank_is_one_attempt(tmp_path: Path) -> None:
+    code = "for step in range(1, 4): print('step', step, '| loss 0.5 | grad_norm 1.0')"
+    processes = [
+        start(
+            tmp_path / "run",
+            *python(code),
+            env={**ENVIRONMENT, "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "3"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for rank in range(3)
+    ]
+    assert [process.wait(timeout=60) for process in processes] == [0, 0, 0]
+    recording = Recording(tmp_path / "run")
+    (attempt,) = recording.info.attempts
+    assert attempt.ended == "completed"
+    assert recording.steps.step.tolist() == [1, 2, 3]  # once, from the first rank's output
+
+
 def test_where_nobody_can_pass_output_on_it_goes_straight_through(tmp_path: Path) -> None:
     code = "import sys; sys.executable = '/nowhere'; from rlprobe.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "record", "--run", str(tmp_path / "run"), "--"]
