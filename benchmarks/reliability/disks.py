@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import errno
 import functools
+import io
 import os
 import shutil
 import subprocess
@@ -151,14 +152,21 @@ def trained(folder: Path, run_dir: Path | None, at: int, fail: Callable[[], None
         from rlprobe.integrations.trl import attach
 
         attach(trainer, run_dir)
-    trainer.train()
+    with contextlib.redirect_stdout(io.StringIO()):
+        trainer.train()
     return tiny.state_hash(trainer.model)
 
 
 def attempt(fault: str, seed: int, expected: str, usual: float) -> str:
     """One recorded training under a fault, and what became of it."""
     random = Random(f"{fault} {seed}")
-    with tempfile.TemporaryDirectory(prefix="rlprobe-disks-") as name, _stderr() as said:
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="rlprobe-disks-",
+            ignore_cleanup_errors=True,  # a writer that hung may go on in it
+        ) as name,
+        _stderr() as said,
+    ):
         folder = Path(name)
         disk = Disk(folder, random)
         try:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rlprobe import redaction, schema
 from rlprobe.numbers import plural
-from rlprobe.store import arrow, event_data, layout
+from rlprobe.store import arrow, event_data, layout, limits
 from rlprobe.store.frame import Column
 from rlprobe.store.text import storable, text_of
 from rlprobe.values import Event, FloatArray, IntArray, Rollout
@@ -111,16 +111,17 @@ def events(stored: pa.Table, remark: Callable[[str], None] | None = None) -> lis
 
 def _event(row: Row) -> tuple[Event, bool]:
     data, whole = event_data.decoded(row["kind"], row["data"])
+    message = row["message"] or ""
     event = Event(
         kind=row["kind"],
         step=row["step"],
         time=float(_seconds(np.array(row["time"]))),
         attempt=row["attempt"],
         rank=row["rank"],
-        message=row["message"] or "",
+        message=message[: limits.MOST_DATA],
         data=data,
     )
-    return event, whole
+    return event, whole and len(message) <= limits.MOST_DATA
 
 
 def rollout_row(rollout: Rollout) -> Row:

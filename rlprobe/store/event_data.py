@@ -70,7 +70,9 @@ def _count(value: Any) -> bool:
 
 
 def _rank(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -1 <= value < _MOST_RANK
+    return (
+        isinstance(value, int) and not isinstance(value, bool) and -_MOST_RANK < value < _MOST_RANK
+    )
 
 
 def _measured(value: Any) -> bool:

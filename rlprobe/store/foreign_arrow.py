@@ -10,13 +10,11 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from rlprobe.errors import InputError
-from rlprobe.store import arrow
-from rlprobe.store.foreign_parquet import MOST_ROWS
+from rlprobe.store import arrow, limits
 from rlprobe.values import BoolArray, FloatArray
 
 _FILE = b"ARROW1"
 _FAILS = (pa.ArrowException, OSError, ValueError, OverflowError)
-_LARGEST = 4 * 1024**3
 
 
 class ForeignArrow:
@@ -34,15 +32,17 @@ class ForeignArrow:
         self.batches: list[Any] = []
         rows = size = 0
         try:
-            if path.stat().st_size > _LARGEST:
-                raise InputError(f"Couldn't read '{path}': more than {_LARGEST // 2**30} GB")
+            on_disk = path.stat().st_size
             with pa.OSFile(str(path), "rb") as file:
                 for batch in self._read(file):
                     rows, size = rows + batch.num_rows, size + batch.nbytes
-                    if rows > MOST_ROWS or size > _LARGEST:
-                        raise InputError(f"Couldn't read '{path}': {rows:,} rows are too many")
+                    limits.rows_of_numbers(rows, on_disk)
+                    limits.memory(size, on_disk)
+                    limits.columns(len(batch.schema))
                     there = [name for name in names if name in batch.schema.names]
                     self.batches.append(batch.select(there))
+        except limits.TooLargeError as error:
+            raise InputError(f"Couldn't read '{path}': {error}", hint=limits.HINT) from error
         except _FAILS as error:
             raise InputError(f"Couldn't read '{path}' as Arrow: {_first_line(error)}") from error
 

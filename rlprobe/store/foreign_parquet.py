@@ -14,14 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlprobe.errors import InputError
-from rlprobe.store import arrow
+from rlprobe.store import arrow, checksum, limits
 from rlprobe.values import BoolArray, FloatArray
 
-MOST_ROWS = 50_000_000
-MOST_CELLS = 400_000_000  # numbers that are read at once
-_ALWAYS_BYTES = 1024**3  # that rows may take in all
-_MOST_SWELLING = 200  # times the file's size, for larger files
 _BATCH = 1024
+_BATCH_OF_LISTS = 128  # texts in lists come out of their dictionary
 
 
 class ForeignParquet:
@@ -36,15 +33,18 @@ class ForeignParquet:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._file = pq.ParquetFile(path)
-            types = {field.name: field.type for field in self._file.schema_arrow}
+            with path.open("rb") as file:
+                limits.footer(checksum.footer_length(file))
+            self._file = pq.ParquetFile(path, page_checksum_verification=True)
+            self._size = path.stat().st_size
             self.rows: int = self._file.metadata.num_rows
+            limits.columns(self._file.metadata.num_columns)
+            limits.rows_of_numbers(self.rows, self._size)
+            types = {field.name: field.type for field in self._file.schema_arrow}
+        except limits.TooLargeError as error:
+            raise self._too_large(error) from error
         except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
             raise self._unreadable(error) from error
-        if self.rows > MOST_ROWS:
-            raise InputError(
-                f"Couldn't read '{path}': {self.rows:,} rows are more than {MOST_ROWS:,}"
-            )
         self.numbers = tuple(name for name, kind in types.items() if _is_number(kind))
         self.texts = tuple(name for name, kind in types.items() if _is_text(kind))
         self._flat_texts = [name for name in self.texts if not pa.types.is_nested(types[name])]
@@ -53,39 +53,39 @@ class ForeignParquet:
         said = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         return InputError(f"Couldn't read '{self.path}' as Parquet: {said}")
 
+    def _too_large(self, error: limits.TooLargeError) -> InputError:
+        return InputError(f"Couldn't read '{self.path}': {error}", hint=limits.HINT)
+
     def columns(self, names: Sequence[str]) -> dict[str, tuple[FloatArray, BoolArray]]:
         """Columns of numbers as doubles, with their validity (False is null)."""
-        if self.rows * len(names) > MOST_CELLS:
-            raise InputError(
-                f"Couldn't read '{self.path}': {len(names):,} columns of {self.rows:,} rows",
-                hint="Give a part of it.",
-            )
         try:
+            limits.cells_at_once(self.rows, len(names))
             return {
                 name: _doubles(self._file.read([name], use_threads=False).column(0))
                 for name in names
             }
+        except limits.TooLargeError as error:
+            raise self._too_large(error) from error
         except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
             raise self._unreadable(error) from error
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
         """Rows in batches, each as one list of Python values per column; null is None."""
         texts = [name for name in names if name in self._flat_texts]
-        most = max(_ALWAYS_BYTES, _MOST_SWELLING * self.path.stat().st_size)
+        rows = _BATCH if len(texts) == len(names) else _BATCH_OF_LISTS
         read = 0
         try:
             # Opened anew: which texts stay in their dictionary is decided on opening.
-            file = pq.ParquetFile(self.path, read_dictionary=texts)
-            for batch in file.iter_batches(_BATCH, columns=list(names), use_threads=False):
+            file = pq.ParquetFile(self.path, read_dictionary=texts, page_checksum_verification=True)
+            for batch in file.iter_batches(rows, columns=list(names), use_threads=False):
                 read += batch.nbytes
-                if read > most:
-                    raise InputError(
-                        f"Couldn't read '{self.path}': its rows take more than {most // 2**20:,} MB"
-                    )
+                limits.memory(read, self._size)
                 yield {
                     name: _values(column)
                     for name, column in zip(batch.schema.names, batch.columns, strict=True)
                 }
+        except limits.TooLargeError as error:
+            raise self._too_large(error) from error
         except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
             raise self._unreadable(error) from error
 

@@ -20,12 +20,16 @@ MOST_FOOTER = 32 * 1024**2  # bytes of a Parquet footer
 MOST_COLUMNS = 100_000
 MOST_ROWS = 100_000_000  # of one table
 MOST_CELLS = 1_000_000_000  # of one table of metrics
+MOST_CELLS_AT_ONCE = 400_000_000
+MOST_MEMORY = 4 * 1024**3  # bytes of rows that are read as objects
 MOST_JSON = 16 * 1024**2  # bytes of a manifest
-MOST_DATA = 1024**2  # characters of an event's data
+MOST_DATA = 1024**2  # characters of an event's data or message
+MOST_TEXT = 4 * 1024**2  # bytes of one text of a rollout
 MOST_NESTING = 100  # of JSON
 _FREE_ROWS = 10_000_000  # of metrics, however small the file is
 _FREE_RECORDS = 200_000  # of events or rollouts, however small the file is
 _BYTES_OF_A_RECORD = 8  # that one more takes at least
+_FREE_MEMORY = 1024**3  # bytes of rows, however small the file is
 _FREE_TEXT = 64 * 1024**2  # bytes of text, however small the file is
 _MOST_SWELLING = 200  # times the file's size, for more text
 
@@ -73,6 +77,18 @@ def cells(rows: int, columns: int) -> None:
     """Numbers of a table."""
     if rows * columns > MOST_CELLS:
         refuse(f"{plural(columns, 'column')} of {plural(rows, 'row')}, more than is read")
+
+
+def cells_at_once(rows: int, columns: int) -> None:
+    """Numbers that are in memory together."""
+    if rows * columns > MOST_CELLS_AT_ONCE:
+        refuse(f"{plural(columns, 'column')} of {plural(rows, 'row')}, more than is read")
+
+
+def memory(taken: int, file_bytes: int) -> None:
+    """Bytes that rows take in all, as they are read."""
+    if taken > min(MOST_MEMORY, max(_FREE_MEMORY, _MOST_SWELLING * file_bytes)):
+        refuse(f"rows that take {size(taken)} in {size(file_bytes)}, more than is read")
 
 
 def rows_of_records(rows: int, file_bytes: int) -> None:

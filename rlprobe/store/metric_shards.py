@@ -172,7 +172,7 @@ class _Keys:
         if self.table != "ranks":
             return np.zeros(self.rows, dtype=np.int64)
         found = self._integers("rank", pa.int32(), self.name.rank)
-        if found is not None and bool(((found >= -1) & (found < MOST_RANK)).all()):
+        if found is not None and bool(((found > -MOST_RANK) & (found < MOST_RANK)).all()):
             return found
         self.remark("column 'rank' cannot be read; that of its name counts")
         return np.full(self.rows, self.name.rank, dtype=np.int64)

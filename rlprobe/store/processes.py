@@ -16,7 +16,7 @@ from rlprobe.store.living import process_birth
 from rlprobe.values import Problem
 
 ENDS = frozenset({"completed", "crashed", "halted", "killed"})  # what a process says of its end
-LAUNCHER_RANK = -1  # the `rlprobe record` process itself
+LAUNCHER_RANK = -1  # the `rlprobe record` process itself; -1 - r where each rank r has one
 MOST_RANK = 1 << 20
 _MOST_PID = 1 << 22
 
@@ -80,7 +80,7 @@ def read_process(path: Path, note: Note = pass_over) -> Process | None:
 
 
 def _process(fields: Fields) -> Process | None:
-    rank = fields.count("rank", LAUNCHER_RANK, MOST_RANK)
+    rank = fields.count("rank", -MOST_RANK, MOST_RANK)
     status = fields.text("status")
     if rank is None or "status" in fields.unfit or status not in (None, *ENDS):
         return None

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from rlprobe import schema
-from rlprobe.numbers import plural
+from rlprobe.numbers import plural, size
 from rlprobe.store import arrow, fitting, layout, limits
 from rlprobe.store.layout import ShardName
 from rlprobe.store.shard_file import ShardError, ShardFile, first_line
-from rlprobe.values import IntArray
+from rlprobe.values import BoolArray, IntArray
 
 _OF_THE_NAME = ("attempt", "rank")  # keys that a shard's name tells as well
 _NOT_NULL = {"events": ("kind",), "samples": ("step", "group_id", "sample_id")}
@@ -62,20 +62,41 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
     """What a column takes once its texts are out of their dictionary."""
     if not pa.types.is_dictionary(column.type):
         return int(column.nbytes)
-    return sum(_of_dictionary(chunk) for chunk in column.chunks)
+    return int(_lengths(column).sum())
 
 
-def _of_dictionary(chunk: pa.DictionaryArray) -> int:
+def _lengths(column: pa.ChunkedArray) -> IntArray:
+    """Bytes of each text of a column in dictionaries; 0 for null."""
+    parts = [_lengths_of(chunk) for chunk in column.chunks]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+
+def _lengths_of(chunk: pa.DictionaryArray) -> IntArray:
     words = chunk.dictionary
     width = np.int64 if pa.types.is_large_string(words.type) else np.int32
     if not len(words) or not len(chunk):
-        return 0
+        return np.zeros(len(chunk), dtype=np.int64)
     ends = np.frombuffer(words.buffers()[1], width)[words.offset : words.offset + len(words) + 1]
-    lengths = np.diff(ends.astype(np.int64))
     indices = chunk.indices if chunk.indices.type == pa.int32() else chunk.indices.cast(pa.int32())
     places = arrow.integers(pa.chunked_array([indices]))
-    known = places[arrow.valid(pa.chunked_array([chunk.indices]))]
-    return int(lengths[known].sum())
+    known = arrow.valid(pa.chunked_array([indices]))
+    lengths = np.diff(ends.astype(np.int64))
+    return np.where(known, lengths[np.where(known, places, 0)], 0)
+
+
+def _not_too_long(table: str, fitted: pa.Table, remark: Remark) -> BoolArray:
+    """Which rows have no text that is longer than any of a rollout."""
+    fine = np.ones(len(fitted), dtype=np.bool_)
+    if table != "samples" or limits.lifted():
+        return fine
+    for column in fitted.columns:
+        if pa.types.is_dictionary(column.type):
+            fine &= _lengths(column) <= limits.MOST_TEXT
+    lost = len(fine) - int(np.count_nonzero(fine))
+    if lost:
+        most = size(limits.MOST_TEXT)
+        remark(f"{plural(lost, 'row')} left out: a text of more than {most}. {limits.HINT}")
+    return fine
 
 
 def _fitted(table: str, name: ShardName, stored: pa.Table, remark: Remark) -> pa.Table:
@@ -94,37 +115,37 @@ def _fitted(table: str, name: ShardName, stored: pa.Table, remark: Remark) -> pa
     except (pa.ArrowException, ValueError) as error:
         raise ShardError(f"damaged ({first_line(error)})") from error
     lost = len(there) - int(np.count_nonzero(there))
-    if not lost:
-        return fitted
-    remark(f"{plural(lost, 'row')} left out: without {', '.join(_NOT_NULL[table])} that can be")
-    return fitted.take(pa.array(np.flatnonzero(there)))
+    if lost:
+        remark(f"{plural(lost, 'row')} left out: without {', '.join(_NOT_NULL[table])} that can be")
+    there &= _not_too_long(table, fitted, remark)
+    return fitted if bool(there.all()) else fitted.take(pa.array(np.flatnonzero(there)))
 
 
 def _column(
     table: str, name: ShardName, stored: pa.Table, field: pa.Field, remark: Remark
 ) -> pa.ChunkedArray:
     """One column in its type; where it cannot be had, what stands for not known."""
-    size = len(stored)
+    rows = len(stored)
     if field.name not in stored.schema.names:
         problem = "is not there"
     else:
         try:
             column = fitting.fit(stored.column(field.name), field.type)
-            return _key(column, field, name, size, remark)
+            return _key(column, field, name, rows, remark)
         except fitting.UnfitError as error:
             problem = f"left out: {error}"
     if field.name in _NOT_NULL[table]:
         raise ShardError(f"column '{field.name}' {problem}")
     remark(f"column '{field.name}' {problem}")
     if field.name in _OF_THE_NAME:
-        return _same(getattr(name, field.name), size, field.type)
+        return _same(getattr(name, field.name), rows, field.type)
     if field.name == "time":
-        return _same(layout.NO_TIME, size, field.type)
-    return pa.chunked_array([pa.nulls(size, field.type)])
+        return _same(layout.NO_TIME, rows, field.type)
+    return pa.chunked_array([pa.nulls(rows, field.type)])
 
 
 def _key(
-    column: pa.ChunkedArray, field: pa.Field, name: ShardName, size: int, remark: Remark
+    column: pa.ChunkedArray, field: pa.Field, name: ShardName, rows: int, remark: Remark
 ) -> pa.ChunkedArray:
     if field.name == "time":
         micros = fitting.integers(column, layout.NO_TIME)[0]
@@ -138,7 +159,7 @@ def _key(
     if bool((values == own).all()):
         return _array(values.astype(np.int32), field.type)
     remark(f"column '{field.name}' is not as its name says, which counts")
-    return _same(own, size, field.type)
+    return _same(own, rows, field.type)
 
 
 def _possible_steps(column: pa.ChunkedArray, field: pa.Field, remark: Remark) -> pa.ChunkedArray:
@@ -151,9 +172,9 @@ def _possible_steps(column: pa.ChunkedArray, field: pa.Field, remark: Remark) ->
     return pa.chunked_array([arrow.from_numpy(values, field.type, valid & ~beyond)])
 
 
-def _same(value: int, size: int, kind: pa.DataType) -> pa.ChunkedArray:
+def _same(value: int, rows: int, kind: pa.DataType) -> pa.ChunkedArray:
     width = np.int32 if kind.bit_width == 32 else np.int64
-    return _array(np.full(size, value, dtype=width), kind)
+    return _array(np.full(rows, value, dtype=width), kind)
 
 
 def _array(values: IntArray, kind: pa.DataType) -> pa.ChunkedArray:
