@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-integration check format docs bench wheel new-detector clean
+.PHONY: help demo test test-integration fuzz check format docs bench wheel new-detector clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -19,6 +19,9 @@ test: $(VENV)/test.stamp            ## unit tests
 
 test-integration: $(VENV)/integration.stamp   ## tests with torch, TRL and real processes
 	$(BIN)/python -m pytest -m integration --timeout 600
+
+fuzz: $(VENV)/test.stamp            ## 20,000 harmed inputs of every format, read or refused
+	$(BIN)/python -m benchmarks.reliability.inputs 20000
 
 check: $(VENV)/check.stamp          ## lint, format, types, docs
 	$(BIN)/ruff check .

@@ -113,6 +113,18 @@ bash -c 'huggingface-cli login --token {S}'
 bash -c 'wandb login {HEX}'
 python -c 'import os; os.environ["HF_TOKEN"] = "{S}"'
 python -c 'login(token="{S}")'
+bash -c 'mysql -u root -phunter db'
+bash -c 'curl -u user:hunter https://host'
+bash -c 'echo hunter | huggingface-cli login'
+bash -c 'set HF_TOKEN hunter; python t.py'
+bash -c 'sshpass -p hunter ssh host'
+docker login -u me -p hunter
+ssh host 'HF_TOKEN={S} python t.py'
+--login user:{S}
+--my_service_token={S}
+--openrouter-key {S}
+'token: hunter'
+--json '["--token","hunter"]'
 --json '{{"api_key": "{S}"}}'
 --json '{{"auth": {{"token": "{S}"}}}}'
 --json '{{"api_keys": ["{S}", "b"]}}'
@@ -142,7 +154,7 @@ python -c 'login(token="{S}")'
 --x '-----BEGIN OPENSSH PRIVATE KEY----- {S}'
 """
 SECRET = [line for line in WORDS.splitlines() if line]
-PROGRAMS = {"wandb", "aws", "mysql", "curl", "bash", "python", "env"}
+PROGRAMS = {"docker", "ssh", "wandb", "aws", "mysql", "curl", "bash", "python", "env"}
 SAID = (S, HF, HEX, "hunter", "AKIAIOSFODNN7EXAMPLE", "8Zk2pQ9vXb7", "wJalrXUtnFEMI")
 
 HARMLESS = """
@@ -226,6 +238,81 @@ algorithm.adv_estimator=grpo
 --config '{"max_tokens": 512, "pad_token": "<pad>", "lr": 1e-6}'
 bash -c 'torchrun --nproc-per-node 8 train.py --max_tokens 512 2>&1 | tee log.txt'
 --session-name exp3
+--optimizer adamw_8bit
+--lora_target_modules q_proj,k_proj,v_proj
+--vllm-gpu-memory-utilization 0.9
+--reward_funcs accuracy format
+--system-prompt 'You are a helpful assistant. Answer: step by step'
+--dataset openai/gsm8k
+--wandb-project my-project2
+--wandb-entity team1
+--wandb_run_id 3k2j1h0x
+--wandb_mode offline
+--hub-model-id me/model-v2
+--push-to-hub true
+--attn flash_attention_2
+--deepspeed ds_config_zero3.json
+--host 127.0.0.1 --port 8000
+--nnodes 2 --nproc_per_node 8 --rdzv_id 4711 --rdzv_endpoint host1:29400
+--rdzv-backend c10d
+python -u -m verl.trainer.main_ppo algorithm.kl_ctrl.kl_coef=0.001 data.train_files=/d/gsm8k/train.parquet
+--reward-key score2
+--token_type bpe
+--first_token 5
+--special_tokens '<|im_start|>,<|im_end|>'
+--bos_token='<s>'
+--max_token_len_per_gpu 16384
+--ppo_max_token_len_per_gpu=24000
+--key_metric val/acc
+--keep_last 3
+--auth-type basic
+--secretsmanager-region us-east-1
+--session 3
+--credit 0.5
+--certificate /etc/ssl/x.pem
+--api_timeout 30
+--passthrough 1
+--compass north
+--pass_rate_threshold 0.5
+--bearing 3
+--cookiecutter x
+--name v100x8-a100x16
+--experiment 20261130T120000Z_9f8e7d6c
+--ckpt 9f8e7d6c5b4a
+--uuid 123e4567e89b12d3a456426614174000
+--md5 d41d8cd98f00b204e9800998ecf8427e
+--time 2026-11-30T12:00:00.123456Z
+--quant W8A8_INT8
+--gpu H100SXM5
+--dtype float8_e4m3fn
+-m torch.distributed.run
+-k test_name
+-t 8
+-w 4
+-p
+-pthread
+-tt
+-Wignore
+--temperature=1.0
+--chat_template '{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}'
+--env TOKENIZERS_PARALLELISM=false
+--env CUDA_VISIBLE_DEVICES=0,1
+bash -c 'cd /x && source venv/bin/activate && python train.py --lr 1e-6 > log_$(date +%s).txt'
+SLURM_JOB_ID=12345
+LD_LIBRARY_PATH=/usr/lib:/opt/lib
+--username alice
+--user alice
+--key-value true
+--use-key-query-norm true
+--ssh-host box1
+--sort-key step
+--tags a,b,c
+--notes 'first run: token accounting fixed'
+--trust-remote-code
+https://huggingface.co/Qwen/Qwen2-7B/resolve/main/model-00001-of-00004.safetensors
+s3://bucket/a/b/c?versionId=3
+--index 123456789012345678901234567890
+--hex 0xdeadbeef
 --credit-assignment gae
 """
 SHOWN = [line for line in HARMLESS.splitlines() if line]

@@ -1,12 +1,14 @@
 """Run the campaigns, add up what they count, and write `docs/promises.md`.
 
 `python -m benchmarks.reliability [NAME ...] [--count N] [--from SEED] [--add]`: all of them, or
-those named. `--add` adds to the counts of earlier slices, with seeds of its own.
+those named. `--add` adds to the counts of earlier slices, with seeds of its own; `--dry` writes
+nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections import Counter
 
@@ -20,6 +22,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int)
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--add", action="store_true")
+    parser.add_argument("--dry", action="store_true")
     given = parser.parse_args(words)
     broken = 0
     for campaign in CAMPAIGNS:
@@ -28,6 +31,8 @@ def main(words: list[str] | None = None) -> int:
         outcomes = campaign.run(given.count or campaign.usual, given.first)
         print(f"{campaign.name}: {outcomes.total():,} attempts", dict(outcomes), flush=True)
         broken += sum(count for name, count in outcomes.items() if name not in campaign.good)
+        if given.dry:
+            continue
         counts = promises.load()
         before = counts.get(campaign.name, {}) if given.add else {}
         counts[campaign.name] = dict(Counter(before) + outcomes)
@@ -37,4 +42,6 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # a writer whose disk hung may still hold on to something

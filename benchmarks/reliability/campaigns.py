@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from benchmarks.reliability import disks, flips, hostile_recordings, inputs, kills
+from benchmarks.reliability import disks, flips, hostile_recordings, inputs, kills, waits
 from benchmarks.reliability.promises import Campaign
 
 _LOST, _UNHARMED, _LET_IN = "Nothing lost", "Training unharmed", "Nothing let in"
@@ -47,6 +47,15 @@ CAMPAIGNS = (
         "The command goes on to its end, and is recorded",
         "`kill -9` of `rlprobe record`",
         150,
+    ),
+    Campaign(
+        "waits",
+        _UNHARMED,
+        "Nothing waits longer than `flush_seconds` for a disk that hangs",
+        "fork, `describe`, a durable event, `flush`, `close`, SIGTERM, SIGINT, exit, exception",
+        frozenset({waits.IN_TIME}),
+        90,
+        waits.campaign,
     ),
     _disk("none", "a recorded TRL run"),
     _disk("full", "the disk fills up at a random step"),

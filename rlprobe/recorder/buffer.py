@@ -14,7 +14,7 @@ Row = tuple[str, Any, float, Any] | tuple[str, Any, float, Any, int]
 BACKLOG_BYTES = 256 * 1024 * 1024
 _VALUE = 80  # bytes of a number under its name in a row, about
 _ROW = 400  # bytes of a row without its numbers, about
-_WAKE = 16 * 1024 * 1024  # waiting bytes at which the writer is woken before its time
+_WAKE = 16 * 1024 * 1024  # waiting bytes at which the writer is woken before its time, at most
 
 
 class Wake:
@@ -42,8 +42,9 @@ class Buffer:
         self.wake = Wake()
         self.limit = limit
         self._health = health
+        self._wake_at = min(_WAKE, limit // 8)
         self.clear()
-        self._mark = _WAKE
+        self._mark = self._wake_at
 
     def clear(self) -> None:
         """Forget everything: in a forked child, the parent writes these rows."""
@@ -77,7 +78,7 @@ class Buffer:
         """Much is waiting: wake the writer, and make room where it cannot keep up."""
         self.wake.set()
         room = max(self.limit - self.held, self.limit // 8)
-        self._mark = self._pushed + min(_WAKE, self.limit // 64)
+        self._mark = self._pushed + self.limit // 64
         if self.waiting() > room:
             self._drop_oldest(self.waiting() - room + self.limit // 64)
 
@@ -99,7 +100,7 @@ class Buffer:
         self._taken += sum(map(size_of_row, rows))
         if not (self.events or self.rows or self.rollouts):
             self._taken = self._pushed
-        self._mark = self._taken + _WAKE
+        self._mark = self._taken + self._wake_at
         return rows
 
     def counts(self) -> dict[str, int]:

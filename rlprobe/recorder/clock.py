@@ -18,14 +18,22 @@ class Clock:
         self._wall = time.time()
         self._asleep = _asleep()
         self._latest: dict[str, float] = {}
+        self.look()
+
+    def look(self) -> None:
+        """Look at the clock, before times are asked for."""
+        self._now = time.monotonic()
+        self._offset = self._wall - self._begin + (_asleep() - self._asleep)
 
     def time_of(self, table: str, moment: float) -> float:
-        """Seconds since the epoch of a monotonic moment; one that cannot be is now."""
-        now = time.monotonic()
-        if not self._begin <= moment <= now:
-            moment = now
-        when = self._wall + (moment - self._begin) + (_asleep() - self._asleep)
-        self._latest[table] = when = max(when, self._latest.get(table, when))
+        """Seconds since the epoch of a monotonic moment; one that cannot have been is now."""
+        if not self._begin <= moment <= self._now:
+            moment = self._now
+        when = self._offset + moment
+        latest = self._latest.get(table, when)
+        if when < latest:
+            return latest
+        self._latest[table] = when
         return when
 
 

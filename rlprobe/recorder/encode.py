@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rlprobe import naming, schema
 from rlprobe.store import codec
+from rlprobe.store.faults import is_of_value
 from rlprobe.store.frame import Column
 from rlprobe.values import BoolArray, FloatArray, flat
 
@@ -89,9 +90,9 @@ class MetricEncoder:
         for key, value in row.items():
             try:
                 plain.update(_numbers(key, value))
-            except KeyboardInterrupt:
-                raise
-            except BaseException:  # a value's own code may raise anything
+            except BaseException as error:  # a value's own code may raise anything
+                if not is_of_value(error):
+                    raise
                 self.rejected(key)
         return plain
 
@@ -102,9 +103,9 @@ def _matrix(rows: list[dict[str, Any]]) -> FloatArray | None:
     try:
         values = itertools.chain.from_iterable(row.values() for row in rows)
         matrix = np.fromiter(values, np.float64, width * len(rows)).reshape(len(rows), width)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # a value's own code may raise anything
+    except BaseException as error:  # a value's own code may raise anything
+        if not is_of_value(error):
+            raise
         return None
     # NumPy reads None as NaN; to us the one means "not logged", the other "was NaN".
     if np.isnan(matrix).any() and any(value is None for row in rows for value in row.values()):
@@ -116,7 +117,7 @@ def _numbers(key: str, value: Any) -> dict[str, float]:
     """A value as one number, several (a distribution), or none (not logged)."""
     if value is None:
         return {}
-    if hasattr(value, "detach"):
+    if _is_tensor(value):
         value = value.cpu().double().numpy()
     if isinstance(value, np.ndarray | list):
         if np.iscomplexobj(value):
@@ -124,6 +125,13 @@ def _numbers(key: str, value: Any) -> dict[str, float]:
         array = np.asarray(value, dtype=np.float64)
         return {key: float(array)} if array.ndim == 0 else _distribution(key, array)
     return {key: float(value)}
+
+
+def _is_tensor(value: Any) -> bool:
+    try:
+        return hasattr(value, "detach")
+    except Exception:  # a property of somebody's class
+        return False
 
 
 def _distribution(key: str, array: FloatArray) -> dict[str, float]:

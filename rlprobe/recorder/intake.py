@@ -15,10 +15,11 @@ from rlprobe.recorder.buffer import Row, size_of_row
 from rlprobe.recorder.clock import Clock
 from rlprobe.recorder.health import Health
 from rlprobe.recorder.rollouts import RolloutSelector, SamplePolicy, size_of_rollout
+from rlprobe.store.faults import is_of_value
 from rlprobe.store.text import plain_data, text_of
 from rlprobe.values import Event, Rollout
 
-_INT64 = 2**63
+_MOST_STEP = 2**62  # as large as a reader takes: differences of steps must fit 64 bits
 
 
 def whole_step(step: Any) -> int:
@@ -27,11 +28,10 @@ def whole_step(step: Any) -> int:
     Raises:
         ValueError, TypeError, OverflowError: it is none.
     """
-    if type(step) is not int:
-        step = _as_int(step)
-    if not -_INT64 <= step < _INT64:
-        raise ValueError("beyond 64 bits")
-    return int(step)
+    number: int = step if type(step) is int else _as_int(step)
+    if not -_MOST_STEP < number < _MOST_STEP:
+        raise ValueError("too large")
+    return number
 
 
 def _as_int(step: Any) -> int:
@@ -64,29 +64,31 @@ class Intake:
 
     def take(self, rows: Iterable[Row]) -> None:
         """Take rows in, each for itself."""
+        self._clock.look()
         for row in rows:
             try:
                 self._take_row(row)
-            except KeyboardInterrupt:
-                raise
             except BaseException as error:  # a value's own code may raise anything
+                if not is_of_value(error):
+                    raise
                 self._health.count(f"dropped_{row[0]}_rows")
                 self._health.fail(f"record {row[0]}", error)
 
     def _take_row(self, row: Row) -> None:
-        table, step, moment, content = row[:4]
+        table, step, moment, content = row if len(row) == 4 else row[:4]
         when = self._clock.time_of(table, moment)
         if table == "events":
             self.add_event(step, when, content)
             return
         try:
             number = whole_step(step)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
+        except BaseException as error:
+            if not is_of_value(error):
+                raise
             self._without_step(table, step, content)
             return
-        self.last_step = number if self.last_step is None else max(number, self.last_step)
+        if self.last_step is None or number > self.last_step:
+            self.last_step = number
         if table == "samples":
             rollouts = self.rollouts.select(number, self.attempt, self.rank, content)
             self._add_rollouts(rollouts)
@@ -108,9 +110,9 @@ class Intake:
         data = content["data"]
         try:
             number = None if step is None else whole_step(step)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
+        except BaseException as error:
+            if not is_of_value(error):
+                raise
             number, data = None, {**data, "given_step": text_of(step)[:200]}
             self._odd_event("step")
         event = Event(

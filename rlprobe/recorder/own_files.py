@@ -16,7 +16,7 @@ from rlprobe.recorder.disk import DiskWatch
 from rlprobe.recorder.health import Health
 from rlprobe.recorder.sink import ShardSink
 from rlprobe.store import layout, leftovers, manifest
-from rlprobe.store.text import plain_data
+from rlprobe.store.text import plain_data, text_of
 
 
 class OwnFiles:
@@ -141,4 +141,9 @@ def describable(changes: Mapping[str, Any]) -> dict[str, Any]:
     config = changes.get("config")
     if config is not None and not isinstance(config, Mapping):
         config = {"config": config}
-    return plain_data({**changes, "config": plain_data(config or {})})
+    names = {
+        key: text_of(changes[key])
+        for key in ("framework", "algorithm", "model")
+        if changes.get(key) is not None
+    }
+    return plain_data({**changes, **names, "config": plain_data(config or {})})

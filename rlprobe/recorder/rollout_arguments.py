@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rlprobe.store.faults import is_of_value
 from rlprobe.store.text import plain_text, text_of
 from rlprobe.values import Rollout
 
@@ -82,9 +83,9 @@ def _items(name: str, values: Any, odd: Odd) -> list[Any]:
         if hasattr(values, "detach"):
             values = values.cpu()
         return list(values.tolist() if hasattr(values, "tolist") else values)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # a value's own code may raise anything
+    except BaseException as error:  # a value's own code may raise anything
+        if not is_of_value(error):
+            raise
         odd(name)
         return []
 
@@ -106,9 +107,9 @@ def _number(name: str, value: Any, odd: Odd) -> float | None:
         return None
     try:
         return float(value[0] if isinstance(value, list) and len(value) == 1 else value)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
+    except BaseException as error:
+        if not is_of_value(error):
+            raise
         odd(name)
         return None
 
@@ -153,9 +154,9 @@ def _groups(
 def _group_size(value: Any, odd: Odd) -> int:
     try:
         number = int(value or 0)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
+    except BaseException as error:
+        if not is_of_value(error):
+            raise
         number = -1
     if number < 0:
         odd("group_size")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from rlprobe.store.faults import is_of_value
+
 # Types whose instances cannot change under us and are small. NumPy's scalar types join when first
 # seen.
 IMMUTABLE: set[type] = {float, int, bool, type(None), complex}
@@ -41,9 +43,9 @@ def safely_frozen(value: Any) -> Any:
     """A copy, or what says that there is none: one odd value costs no other."""
     try:
         return freeze(value)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # a value's own code may raise anything
+    except BaseException as error:  # a value's own code may raise anything
+        if not is_of_value(error):
+            raise
         return Unrecordable()
 
 
@@ -108,9 +110,9 @@ def size_of(value: Any, depth: int = 4) -> int:
         return sys.getsizeof(value)
     try:
         held = getattr(value, "nbytes", None)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # a property of somebody's class
+    except BaseException as error:  # a property of somebody's class
+        if not is_of_value(error):
+            raise
         return 32
     if type(held) is int:
         return held + 100

@@ -16,6 +16,7 @@ from rlprobe.recorder.intake import Intake
 from rlprobe.recorder.requests import Inbox, Request
 from rlprobe.recorder.rollouts import SamplePolicy
 from rlprobe.recorder.sink import Sink
+from rlprobe.store.faults import is_of_value
 
 _ORDER = ("events", "steps", "ranks", "samples")  # what matters most is written first
 _CHUNK = 32 * 1024 * 1024  # bytes of rows that are encoded at once
@@ -129,9 +130,12 @@ class Writer:
                 answer = written if request.task is None else request.task()
                 done.append(answer)
         except BaseException as error:  # the thread must not die of a value's own code
+            if not is_of_value(error):
+                raise
             self.health.fail("write", error)
-        for request, answer in zip(requests, [*done, *[False] * len(requests)], strict=False):
-            request.answer(done=answer)
+        finally:
+            for request, answer in zip(requests, [*done, *[False] * len(requests)], strict=False):
+                request.answer(done=answer)
 
     def _tidy(self) -> None:
         if time.monotonic() < self._next_tidy or not self._inbox.empty() or self._stopping:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rlprobe.redaction.names import OF_A_HASH, WEAK, level_of
+from rlprobe.redaction.names import OF_A_HASH, STRONG, WEAK, level_of
 from rlprobe.redaction.options import expected, is_option
 from rlprobe.redaction.shapes import (
     HEX,
@@ -20,6 +20,7 @@ from rlprobe.redaction.shapes import (
     looks_random,
 )
 
+_DASHES = 2  # before an option
 _MOST_CHARACTERS = 20_000  # of a text that is looked at; the rest is left out
 _USER_IN_URL = re.compile(r"\b([a-z][a-z0-9+.-]{1,30}://)([^\s/?#'\"]{1,2000})@", re.IGNORECASE)
 _PLAIN_USERS = re.compile(
@@ -45,7 +46,8 @@ _VALUE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _OPTION = re.compile(
-    r"(?P<name>(?<!\S)--?[A-Za-z][\w.-]*)(?P<sign>\s+)(?P<quote>[\"']?)(?P<value>[^\s\"']+)"
+    r"""(?P<name>(?<![^\s"'\[(,])--?[A-Za-z][\w.-]*)(?P<sign>\s+|\\?["']\s{0,4},\s{0,4})"""
+    r"""(?P<quote>\\?["']?)(?P<value>[^\s"'\\]+)"""
 )
 _LOGIN = re.compile(r"(\blogin\s+(?:--?[\w-]+\s+)*)([^\s-]\S{7,})")
 
@@ -101,17 +103,21 @@ def _without_values(content: str) -> str:
     while name := _ASSIGNED.search(content, at):
         at = name.end()
         value = _VALUE.match(content, at) if level_of(name[1]) else None
-        secret = "" if value is None else _secret_of(name, value)
+        secret = "" if value is None else _secret_of(name, value, content)
         if value is not None and secret:
             parts += (content[start : value.start(secret)], _masked(value, secret))
             start = at = value.end(secret)
     return "".join((*parts, content[start:]))
 
 
-def _secret_of(name: re.Match[str], value: re.Match[str]) -> str:
+def _secret_of(name: re.Match[str], value: re.Match[str], content: str) -> str:
     """The group of the value that is a secret; empty if none is."""
+    before, behind = content[max(0, name.start() - 2) : name.start()], content[value.end() :]
+    is_all = name.start() <= _DASHES and not behind.strip()
     level = level_of(name[1])
-    if ":" in name[2] and value["value"] and not _is_sure(name[1]):
+    if level == WEAK and (before.endswith(("?", "&")) or is_all):
+        level = STRONG
+    if ":" in name[2] and value["value"] and not (_is_sure(name[1]) or is_all):
         level = WEAK  # `invalid token: unexpected end`
     group = next(name for name in ("list", "value", "inner") if value[name] is not None)
     return group if group == "list" or not is_harmless(value[group], level) else ""
@@ -123,7 +129,7 @@ def _masked(value: re.Match[str], group: str) -> str:
 
 def _is_sure(name: str) -> bool:
     """Whether a name with a colon behind it is one of several words, and no word of a sentence."""
-    return bool(re.search(r"[_.-]|[a-z][A-Z]", name)) or name.isupper()
+    return bool(re.search(r"[_.-]|[a-z][A-Z]|passw|passphrase", name)) or name.isupper()
 
 
 def _without_argument(match: re.Match[str]) -> str:

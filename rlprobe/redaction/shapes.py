@@ -15,6 +15,8 @@ _PLAIN_VALUES = re.compile(
 )
 _LONG_VALUE = 20
 _ALL_KINDS, _OFTEN = 3, 0.42  # of characters; changes from one to the next
+# Letters and digits, or too many letters for a word.
+_NO_WORD = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9]{8,}|[A-Za-z0-9+/=]{16,}")
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 REFERENCE = re.compile(r"\$\{?\w+\}?|\$\(.*\)|%\w+%|\{\{.*\}\}|<[^>]*>|\*+|env:\w+")
 
@@ -53,7 +55,8 @@ def is_harmless(value: str, level: int) -> bool:
     if not bare or _PLAIN_VALUES.fullmatch(bare) or REFERENCE.fullmatch(bare):
         return True
     if level == WEAK:
-        return not looks_random(bare, 3) and not SHAPES.search(bare)
+        is_plain = not looks_random(bare, 3) and not SHAPES.search(bare)
+        return is_plain and not _NO_WORD.fullmatch(bare)
     # A working directory is called PWD, and a port or a count is no password.
     return bare.startswith(("/", "./", "~/", "../")) or bool(
         _NUMBER.fullmatch(bare) and len(bare) < 5

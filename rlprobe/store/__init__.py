@@ -18,6 +18,7 @@ sample_shards   the rollouts as they are asked for
 event_data  the data of events, field by field
 sql_source  a table's shards as DuckDB reads them
 text        text as it can be stored
+faults      whether an exception is a value's own doing
 codec       events, rollouts and rows of metrics <-> rows of the tables
 shards      Parquet shards: written, merged
 compaction  the shards of finished writers, merged

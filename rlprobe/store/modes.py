@@ -12,6 +12,9 @@ import os
 import shutil
 import stat
 from pathlib import Path
+from typing import Any
+
+Buffer = Any  # bytes, or what offers them
 
 
 def make_directory(path: Path) -> None:
@@ -45,13 +48,18 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         FileExistsError: it is there.
     """
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: Buffer) -> None:
+    """The same for bytes."""
     mode = of_file(path)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - it is open
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - it is open
             with contextlib.suppress(OSError):  # some file systems have no modes
                 os.fchmod(descriptor, mode)
-            file.write(text)
+            file.write(content)
     except OSError:
         path.unlink(missing_ok=True)
         raise

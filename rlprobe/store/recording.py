@@ -133,13 +133,13 @@ class Recording:
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
-        """Events in order of time."""
+        """Events of all attempts, each in order of time: clocks may jump between launches."""
 
         def read(name: ShardName, file: ShardFile, remark: Remark) -> list[Event]:
             return codec.events(records.read("events", name, file, remark), remark)
 
         events = itertools.chain.from_iterable(self._shards("events", read))
-        return tuple(sorted(events, key=lambda event: 0.0 if isnan(event.time) else event.time))
+        return tuple(sorted(events, key=_moment))
 
     def sample_steps(self) -> tuple[int, ...]:
         """Steps with recorded rollouts, ascending."""
@@ -172,6 +172,10 @@ class Recording:
         return tuple(
             sorted(rollouts.values(), key=lambda one: (one.attempt, one.rank, one.group_id))
         )
+
+
+def _moment(event: Event) -> tuple[int, float]:
+    return event.attempt, 0.0 if isnan(event.time) else event.time
 
 
 def _unread(raw: Any) -> tuple[Unread, ...]:

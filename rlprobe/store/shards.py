@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from rlprobe import schema
 from rlprobe.errors import NewerFormatError
-from rlprobe.store import checksum, files, layout
+from rlprobe.store import checksum, files, layout, modes
 from rlprobe.store.shard_file import FORMAT_KEY, SEALED_KEY, TABLE_KEY, ShardFile, first_line
 
 FAN_IN = 8  # shards of one size class that are merged into one of the next
@@ -50,7 +50,7 @@ def encode(table_name: str, table: pa.Table) -> pa.Buffer:
 def write_encoded(directory: Path, name: layout.ShardName, content: pa.Buffer) -> Path:
     """Write a shard's bytes durably."""
     path = directory / str(name)
-    files.write_durably(path, lambda temporary: temporary.write_bytes(content))
+    files.write_durably(path, lambda temporary: modes.write_bytes(temporary, content))
     return path
 
 

@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from rlprobe.store.faults import is_of_value
+
 
 def storable(text: str) -> str:
     """The text itself where it is valid UTF-8; else with lone surrogates as escapes."""
@@ -21,9 +23,9 @@ def text_of(value: Any) -> str:
     """Any value's text, storable; says so where it has none. Never raises."""
     try:
         return storable(value if type(value) is str else str(value))
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:  # a value's own code may raise anything
+        if not is_of_value(error):
+            raise
         return f"<{type(value).__name__}: its text raises {type(error).__name__}>"
 
 

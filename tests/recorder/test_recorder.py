@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from rlprobe import Recorder, SamplePolicy
 from rlprobe.errors import InputError, UsageError
-from rlprobe.recorder import buffer as buffering
 from rlprobe.store.recording import Recording
 from rlprobe.values import Series
 
@@ -169,7 +168,8 @@ def test_nothing_raises_into_training(tmp_path: Path) -> None:
         recorder.event("odd", step="x", data={1, 2})  # type: ignore[arg-type]
         recorder.step(2, loss=2.0)
         recorder.close()
-    assert len(caught) >= 4
+    said = " ".join(str(warning.message) for warning in caught)
+    assert all(word in said for word in ("is no step", "completions", "event's step is odd"))
     assert values(Recording(tmp_path), "loss") == [2.0]
     recorder.step(3, loss=3.0)  # after the end: ignored, not an error
     recorder.close()
@@ -182,35 +182,20 @@ def test_a_full_disk_does_not_reach_training_and_is_made_good(
     sink = recorder._sink
     write = sink.write
 
-    def full(table: str, rows: Any) -> None:
+    def full(table: str, content: Any, rows: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(sink, "write", full)
     recorder.step(1, loss=1.0)
     with pytest.warns(RuntimeWarning, match="No space left"):
-        recorder.flush()
+        assert recorder.flush() is False
     monkeypatch.setattr(sink, "write", write)
     recorder.step(2, loss=2.0)
+    assert recorder.flush() is True
     recorder.close()
     run = Recording(tmp_path)
     assert values(run, "loss") == [1.0, 2.0]
     assert "write failures" in run.info.health
-
-
-def test_drops_are_counted_and_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buffering, "ROWS", 10)
-    recorder = Recorder(tmp_path, flush_seconds=60)
-    monkeypatch.setattr(recorder._buffer.wake, "set", lambda: None)
-    for step in range(30):
-        recorder.step(step, loss=1.0)
-    monkeypatch.undo()
-    recorder.close()
-    run = Recording(tmp_path)
-    kept = len(run.steps)
-    assert 0 < kept <= 10
-    dropped = [event for event in run.events if event.kind == "recorder_dropped"]
-    assert dropped[0].data["dropped_steps_rows"] == 30 - kept
-    assert run.info.health == f"{30 - kept} dropped steps rows"
 
 
 def test_only_rank_0_writes_global_scalars(tmp_path: Path) -> None:
@@ -449,4 +434,4 @@ def test_a_rollout_that_no_column_holds_costs_no_other(tmp_path: Path) -> None:
     run = Recording(tmp_path)
     assert [rollout.completion_length for rollout in run.rollouts(1)] == [None, 7]
     assert [rollout.completion for rollout in run.rollouts(2)] == ["c"]
-    assert run.info.health == ""
+    assert "1 rollout values left out" in run.info.health
