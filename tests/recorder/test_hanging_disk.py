@@ -17,7 +17,7 @@ import pytest
 from rlprobe import Recorder
 from rlprobe.store.recording import Recording
 
-SLACK = 2.0  # seconds, for a busy machine
+SLACK = 5.0  # seconds, for a busy machine; the disk hangs for 60
 LIMIT = 1.0  # the least that anybody is patient
 
 
@@ -90,17 +90,17 @@ def fork() -> None:
 
 
 def test_a_fork_does_not_wait_for_the_disk(stuck: Recorder) -> None:
-    assert seconds(fork) < 0.5
+    assert seconds(fork) < SLACK
 
 
 def test_what_does_not_wait_returns_at_once(stuck: Recorder) -> None:
     begin = time.monotonic()
     for step in range(100):
         stuck.step(step, loss=1.0)
-    assert time.monotonic() - begin < 0.5
-    assert seconds(lambda: stuck.checkpoint(5, "ckpt")) < 0.5
-    assert seconds(lambda: stuck.event("mine", "x")) < 0.5
-    assert seconds(lambda: stuck.last_step) < 0.5
+    assert time.monotonic() - begin < SLACK
+    assert seconds(lambda: stuck.checkpoint(5, "ckpt")) < SLACK
+    assert seconds(lambda: stuck.event("mine", "x")) < SLACK
+    assert seconds(lambda: stuck.last_step) < SLACK
 
 
 def test_what_waits_does_so_with_a_limit_and_only_once(

@@ -68,7 +68,13 @@ def test_what_the_process_dies_of_is_its_end(tmp_path: Path) -> None:
 
 
 def test_its_rows_are_on_disk_before_the_process_ends(tmp_path: Path) -> None:
-    kill = "import os, gc; gc.collect(); time.sleep(2); os.kill(os.getpid(), 9)"
+    kill = """
+import glob, os
+deadline = time.monotonic() + 20
+while not glob.glob(sys.argv[1] + "/steps/*.parquet") and time.monotonic() < deadline:
+    time.sleep(0.05)
+os.kill(os.getpid(), 9)
+"""
     code, recording = run(tmp_path, code=kill)
     assert code == -9
     assert len(recording.steps) == 500
