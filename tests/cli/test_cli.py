@@ -412,9 +412,14 @@ def test_query(rlprobe: Run, recording: Path) -> None:
 
 
 def test_compact(rlprobe: Run, recording: Path) -> None:
-    code, out, _ = rlprobe("compact", recording)
+    left = recording / "steps" / ".x.parquet.0123abcd.tmp"
+    left.touch()
+    os.utime(left, (0, 0))
+    code, out, err = rlprobe("compact", recording)
     assert code == 0
     assert "->" in out
+    assert "deleted: 1 temporary file of writers that are gone" in err
+    assert not left.exists()
 
 
 # --- hostile input ---------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import pickle
+import random
 import threading
 import warnings
 from pathlib import Path
@@ -435,3 +437,16 @@ def test_a_rollout_that_no_column_holds_costs_no_other(tmp_path: Path) -> None:
     assert [rollout.completion_length for rollout in run.rollouts(1)] == [None, 7]
     assert [rollout.completion for rollout in run.rollouts(2)] == ["c"]
     assert "1 rollout values left out" in run.info.health
+
+
+def test_no_random_numbers_of_training_are_drawn(tmp_path: Path) -> None:
+    random.seed(1)
+    np.random.seed(1)
+    before = random.getstate(), pickle.dumps(np.random.get_state())
+    with Recorder(tmp_path, flush_seconds=0.01) as recorder:
+        for step in range(20):
+            recorder.step(step, loss=1.0, rewards=np.zeros(4))
+            recorder.samples(step, prompts=["p"], completions=["a", "b"], group_size=2)
+            recorder.nan_detected(step, "loss")
+    after = random.getstate(), pickle.dumps(np.random.get_state())
+    assert after == before
