@@ -25,16 +25,17 @@ class Health:
 
     def reset(self) -> None:
         """Begin anew, in a forked child; what the parent warned of is not said again."""
-        self._lock = threading.RLock()  # a signal handler may interrupt its own thread in here
-        self._counts: dict[str, int] = {}
+        # By thread, and without a lock: a signal handler that interrupts whoever has it, and waits
+        # for the writer, would wait for itself.
+        self._counts: dict[int, dict[str, int]] = {}
         self._reported: dict[str, int] = {}
         self._next_report = 0.0
         self._pause = _FIRST_PAUSE
 
     def count(self, kind: str, number: int = 1) -> None:
         """Count something lost or left out."""
-        with self._lock:
-            self._counts[kind] = self._counts.get(kind, 0) + number
+        own = self._counts.setdefault(threading.get_ident(), {})
+        own[kind] = own.get(kind, 0) + number
 
     def drop(self, table: str, number: int, why: str) -> None:
         """Count rows that could not be kept, and say it once."""
@@ -66,21 +67,22 @@ class Health:
 
     def dropped(self, table: str | None = None) -> int:
         """Rows dropped so far, of one table or of all."""
-        if table is not None:
-            return self._counts.get(f"dropped_{table}_rows", 0)
-        return sum(count for kind, count in self.totals().items() if kind.startswith("dropped_"))
+        kinds = "dropped_" if table is None else f"dropped_{table}_rows"
+        return sum(count for kind, count in self.totals().items() if kind.startswith(kinds))
 
     def totals(self) -> dict[str, int]:
         """Everything counted so far, by kind."""
-        with self._lock:
-            return {kind: count for kind, count in self._counts.items() if count}
+        totals: dict[str, int] = {}
+        for counts in list(self._counts.values()):
+            for kind, count in counts.copy().items():
+                totals[kind] = totals.get(kind, 0) + count
+        return totals
 
     def include(self, counts: Mapping[str, int]) -> None:
         """Add what an earlier process could not tell itself; it is reported by the caller."""
-        with self._lock:
-            for kind, count in counts.items():
-                self._counts[kind] = self._counts.get(kind, 0) + count
-                self._reported[kind] = self._reported.get(kind, 0) + count
+        for kind, count in counts.items():
+            self.count(kind, count)
+            self._reported[kind] = self._reported.get(kind, 0) + count
 
     def unreported(self) -> dict[str, int]:
         """What the recording does not tell yet, by kind."""
@@ -97,9 +99,8 @@ class Health:
     def report(self) -> dict[str, int]:
         """What the recording does not tell yet; counts as told from now on."""
         new = self.unreported()
-        with self._lock:
-            for kind, count in new.items():
-                self._reported[kind] = self._reported.get(kind, 0) + count
+        for kind, count in new.items():
+            self._reported[kind] = self._reported.get(kind, 0) + count
         self._next_report = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         return new
