@@ -194,7 +194,7 @@ class Launcher:
     def _finish(self, ending: Ending, intake: Intake | None) -> None:
         tail: list[str] = []
         if intake is not None:
-            intake.wait_passed(_PASS_SECONDS)
+            intake.finish(_PASS_SECONDS)
             if intake.ends_mid_line():
                 write_error("\n")
         if intake is None or not intake.is_alive():
