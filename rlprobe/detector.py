@@ -117,10 +117,7 @@ class RunContext(Protocol):
         ...
 
     def incomplete(self, table: str) -> bool:
-        """Whether part of `steps`, `ranks`, `events` or `samples` could not be read.
-
-        That something is not in it proves nothing then.
-        """
+        """Whether part of `steps`, `ranks`, `events` or `samples` could not be read."""
         ...
 
     def names(self, prefix: str = "") -> tuple[str, ...]:

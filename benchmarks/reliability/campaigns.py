@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from benchmarks.reliability import disks, inputs, kills, waits
+from benchmarks.reliability import disks, flips, hostile_recordings, inputs, kills, waits
 from benchmarks.reliability.promises import Campaign
 
 _LOST, _UNHARMED, _LET_IN = "Nothing lost", "Training unharmed", "Nothing let in"
@@ -71,5 +71,24 @@ CAMPAIGNS = (
         inputs.GOOD,
         1_000_000,
         _inputs,
+    ),
+    Campaign(
+        "flips",
+        _LET_IN,
+        "What is damaged is named and left out, and makes no verdict of pass",
+        "one flipped bit anywhere in a recording",
+        flips.GOOD,
+        1_000,
+        flips.campaign,
+    ),
+    Campaign(
+        "recordings",
+        _LET_IN,
+        "Read as far as it is what it should be; the rest is named: no traceback, no hang, no raw "
+        "text",
+        "a recording made to do harm, given to three verbs",
+        hostile_recordings.GOOD,
+        2_000,
+        hostile_recordings.campaign,
     ),
 )

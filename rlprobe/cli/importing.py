@@ -11,7 +11,7 @@ from rlprobe.errors import UsageError
 from rlprobe.importers import open_runs
 from rlprobe.importers.joining import joined
 from rlprobe.numbers import plural
-from rlprobe.report import account
+from rlprobe.report import account, escape
 from rlprobe.store import from_run
 from rlprobe.store.run import Run
 
@@ -51,7 +51,13 @@ def _names(runs: Sequence[Run]) -> list[str]:
 
 def recorded(run: Run, directory: Path) -> str:
     """Write one run, and say what was written."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"Couldn't import into '{directory}': {error.strerror or error}",
+            hint="Choose a directory you can write.",
+        ) from error
     from_run.write(run, directory)
     facts = [plural(len(run.steps), "row"), plural(len(run.steps.names), "metric")]
     if len(run.info.attempts) > 1:
@@ -60,4 +66,5 @@ def recorded(run: Run, directory: Path) -> str:
         facts.append(f"rollouts of {plural(len(run.sample_steps()), 'step')}")
     unread = account.unread(len(run.steps), run.info.unread)
     more = f"\n  {unread}" if unread else ""
-    return f"{directory}: {', '.join(facts)} (from {run.info.source}){more}"
+    source = escape.name(run.info.source)
+    return f"{escape.line(str(directory))}: {', '.join(facts)} (from {source}){more}"

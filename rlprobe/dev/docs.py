@@ -166,7 +166,16 @@ ranks/ events/ samples/                     the same
 - A relaunch into the same directory is a new attempt. Where attempts overlap in steps the latest is
   the run's lineage (a view of that name in `rlprobe query`); the earlier one stays readable.
 - Every Parquet file carries `rlprobe.format_version` in its metadata. A newer one is refused with
-  "upgrade rlprobe"; a torn or foreign one is named and left out."""
+  "upgrade rlprobe"; a torn or foreign one is named and left out.
+- Every file carries `rlprobe.crc32`, the CRC-32 of all its bytes with eight `0` in the place of its
+  own value: in the metadata of a Parquet file (whose pages have checksums too), and as the last
+  entry of a JSON object. What does not match is named and left out, the rest is judged, and no
+  verdict of pass comes of it. To change `run.json` by hand, delete that entry; files of earlier
+  versions have none.
+- Only regular files within the directory are opened. A column of another type is read as what the
+  table has there where that can be (integers as numbers), and else named and left out; so are rows
+  without a step, and what holds more rows, columns or text than an honest file of its size does
+  (`--allow-large`, or `RLPROBE_ALLOW_LARGE=1`, reads that too)."""
 
 
 def _metrics() -> str:

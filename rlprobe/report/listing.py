@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from rlprobe import numbers, schema
@@ -121,7 +122,7 @@ def _field(value: Any) -> Any:
         return numbers.number(value)
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
-    return value if isinstance(value, int | float | None) else str(value)
+    return value if isinstance(value, int | float | Decimal | None) else str(value)
 
 
 def rows_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

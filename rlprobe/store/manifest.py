@@ -163,12 +163,12 @@ def _attempt(run_dir: Path, path: Path, note: Note) -> Attempt:
     number = int(path.stem)
     members = processes(run_dir, number, note)
     started = fields.number("started")
-    told = fields.count("world_size", 1, MOST_RANK) or 1
+    size = fields.count("world_size", 1, MOST_RANK) or 1
     if fields.unfit:
         named = ", ".join(fields.unfit)
         note(Problem(str(path), f"{named}: not what it should be", layout.ATTEMPTS))
     # Who came first may have been a launcher, which does not know how many will follow.
-    world = max(told, *(member.rank + 1 for member in members), 1)
+    world = max(size, *(member.rank + 1 for member in members), 1)
     return Attempt(
         number,
         ended=attempt_end(members),

@@ -6,9 +6,11 @@ Texts stay in their dictionaries: a shard of a few kilobytes may hold one long t
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from rlprobe import schema
 from rlprobe.numbers import plural, size
@@ -177,5 +179,5 @@ def _same(value: int, rows: int, kind: pa.DataType) -> pa.ChunkedArray:
     return _array(np.full(rows, value, dtype=width), kind)
 
 
-def _array(values: IntArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _array(values: NDArray[Any], kind: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([arrow.from_numpy(values, kind)])

@@ -56,12 +56,12 @@ class TableShards(Generic[T]):
         for _ in range(_LISTINGS):
             names = layout.live_shards(layout.list_shards(self._directory))
             try:
-                made = [self._one(name) for name in names]
+                parts = [self._one(name) for name in names]
             except FileNotFoundError:
                 continue
             for stranger in strangers(self._directory):
                 self._note(stranger)
-            return [part for part in made if part is not None]
+            return [part for part in parts if part is not None]
         raise InputError(f"Couldn't read '{self._directory}': it changes faster than that")
 
     def _one(self, name: ShardName) -> T | None:

@@ -108,11 +108,11 @@ def _field(pattern: str, name: str, value: Any, *, sealed: bool) -> Change:
 
 def _manifests() -> Iterator[Case]:
     for (pattern, names), sealed in product(_FIELDS.items(), (False, True)):
-        for name, (number, value) in product(names, enumerate(_VALUES)):
-            change = _field(pattern, name, value, sealed=sealed)
+        for name, number in product(names, range(len(_VALUES))):
+            change = _field(pattern, name, _VALUES[number], sealed=sealed)
             yield Case(f"{pattern}: {name} is value {number}, sealed {sealed}", change)
-    for name, (number, value) in product(_SETTINGS, enumerate(_VALUES)):
-        change = _field("run.json", name, value, sealed=False)
+    for name, number in product(_SETTINGS, range(len(_VALUES))):
+        change = _field("run.json", name, _VALUES[number], sealed=False)
         yield Case(f"setting {name} is value {number}", change)
     for pattern, (number, content) in product(_FIELDS, enumerate(_TEXTS)):
         yield Case(f"{pattern} is text {number}", _bytes(pattern, content))
