@@ -255,7 +255,7 @@ bash -c 'torchrun --nproc-per-node 8 train.py --max_tokens 512 2>&1 | tee log.tx
 --host 127.0.0.1 --port 8000
 --nnodes 2 --nproc_per_node 8 --rdzv_id 4711 --rdzv_endpoint host1:29400
 --rdzv-backend c10d
-python -u -m verl.trainer.main_ppo algorithm.kl_ctrl.kl_coef=0.001 data.train_files=/d/gsm8k/train.parquet
+python -u -m verl.trainer.main_ppo algorithm.kl_ctrl.kl_coef=0.001 data.train=/d/x.parquet
 --reward-key score2
 --token_type bpe
 --first_token 5
@@ -378,7 +378,7 @@ def test_last_lines_without_a_secret_stay_as_they_are(line: str) -> None:
 
 def test_a_private_key_over_several_lines_is_left_out() -> None:
     key = ["-----BEGIN RSA PRIVATE KEY-----", "MIIEpAIBAAKCAQ", "-----END RSA PRIVATE KEY-----"]
-    assert list(redaction.lines(["a", *key, "b"])) == ["a", "***", "b"]
+    assert redaction.lines(["a", *key, "b"]) == ["a", "***", "b"]
 
 
 def test_settings_keep_their_shape() -> None:

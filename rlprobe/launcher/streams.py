@@ -19,7 +19,6 @@ from rlprobe.launcher import relay
 
 _ANSWER_SECONDS = 0.5  # a sentry that takes longer is none
 _START_SECONDS = 10.0
-_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)  # ignored by every Python; the command knows nothing
 
 
 @dataclass
@@ -136,16 +135,22 @@ def start(command: Sequence[str], environment: Mapping[str, str], outputs: Outpu
     Raises:
         OSError: it cannot be started.
     """
-    actions = [
-        (os.POSIX_SPAWN_DUP2, end, stream) for end, streams in outputs.ends for stream in streams
-    ]
+    import subprocess
+
+    ends = {stream: end for end, streams in outputs.ends for stream in streams}
     try:
-        return os.posix_spawnp(
-            command[0], list(command), dict(environment), file_actions=actions, setsigdef=_BY_PYTHON
+        process = subprocess.Popen(
+            list(command),
+            env=dict(environment),
+            stdout=ends.get(1),
+            stderr=ends.get(2),
+            close_fds=False,  # what is ours closes itself, what was handed to us is handed on
         )
     finally:
         outputs.close_ends()
         _let_go_of_input()
+    process.returncode = 0  # it is waited for by its number: this object shall not
+    return process.pid
 
 
 def _let_go_of_input() -> None:

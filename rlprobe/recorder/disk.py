@@ -21,6 +21,7 @@ class DiskWatch:
         self._busy.discard(id(self))
         self._total = 0.0
         self._since: float | None = None
+        self.latest = 0.0  # when a call returned last
 
     def __enter__(self) -> None:
         self._busy.add(id(self))
@@ -29,8 +30,9 @@ class DiskWatch:
     def __exit__(self, *_: object) -> None:
         since, self._since = self._since, None
         self._busy.discard(id(self))
+        self.latest = time.monotonic()
         if since is not None:
-            self._total += time.monotonic() - since
+            self._total += self.latest - since
 
     def pending(self) -> float:
         """Seconds since the call began that has not returned; 0 if none is under way."""

@@ -42,10 +42,15 @@ class Health:
         self.warn(f"dropped {table}", f"rlprobe: rows of {table} are dropped: {why}")
 
     def fail(self, what: str, error: BaseException) -> None:
-        """Count a failure of the recorder's own, and warn once per kind."""
+        """Count a failure of the recorder's own, and warn once per kind and reason."""
         kind = f"{what}_failures"
         self.count(kind)
-        self.warn(kind, f"rlprobe: could not {what}: {type(error).__name__}: {text_of(error)}")
+        name = type(error).__name__
+        reason = f"{name} {getattr(error, 'errno', None)}"
+        self.warn(
+            f"{kind} {reason}",
+            f"rlprobe: could not {what}: {name}: {text_of(error)}",
+        )
 
     def warn(self, kind: str, message: str) -> None:
         """Warn, once per kind; nothing that listens to warnings can reach training."""

@@ -14,7 +14,7 @@ from rlprobe import environment
 
 # (rank, world size) variables in the order in which they are believed: torchrun, accelerate,
 # DeepSpeed and Ray set the first pair; SLURM's are set even where srun did not start the process,
-# so they come after the MPI launchers'.
+# so they come after those of MPI.
 _PAIRS = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -23,8 +23,8 @@ _PAIRS = (
     ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
     ("PALS_RANKID", "PALS_SIZE"),
     ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
-    ("PMIX_RANK", "PMIX_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("PMIX_RANK", "PMIX_SIZE"),  # where nobody tells how many there are
 )
 # What names one launch, equal on all of its hosts: of PMIx (Open MPI 5, prterun, jsrun, srun with
 # --mpi=pmix), of Open MPI up to 4, MPICH and Intel MPI (Hydra), MVAPICH, PALS, ALPS, Flux.

@@ -180,6 +180,8 @@ class RecordedProcess:
 
     def begin_close(self, status: str) -> Callable[[], object]:
         """Ask for the end to be written; what is returned waits for it."""
+        if os.getpid() != self._owner:
+            return self._flush_in_child()
         self.is_closed = True
         self.writer.stop_when_idle()
         request = self.writer.request(task=lambda: self._end(self.status or status))
@@ -259,13 +261,15 @@ class RecordedProcess:
 
     def on_exit(self) -> Callable[[], object]:
         """The interpreter ends; what is returned waits for the end to be written."""
-        if self.is_closed:
-            return _nothing
-        if os.getpid() == self._owner:
-            return self.begin_close("completed")
+        if self.is_closed and os.getpid() == self._owner:
+            return self._wait_for_the_end  # whoever closed may have been interrupted
+        return self.begin_close("completed")
+
+    def _flush_in_child(self) -> Callable[[], object]:
+        """A forked child's rows are its own, the run's end is not."""
         if self.writer.is_idle:
             return _nothing
-        request = self.writer.request()  # a forked child: its rows are its own, the end is not
+        request = self.writer.request()
         return lambda: self.writer.wait(request)
 
     def on_exception(self, error: BaseException) -> Callable[[], object]:

@@ -14,7 +14,7 @@ from rlprobe.recorder.disk import DiskWatch
 
 _SLICE = 0.05  # seconds between two looks at the disk
 _LONGEST = 86_400.0  # seconds; a queue takes no wait without end
-MOST_SECONDS = 30.0  # that anybody waits, even while the writer gets on
+MOST_SECONDS = 30.0  # that anybody waits for the writer to get on, with whatever it does
 
 
 class Request:
@@ -28,26 +28,29 @@ class Request:
         self._disk = disk
         self._begun = time.monotonic()
         self._waited_before = disk.waited()
+        self._done: bool | None = None
         self._answer: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     def answer(self, *, done: bool) -> None:
         """Tell whoever waits whether everything is on disk."""
+        self._done = done
         self._answer.put(done)
 
     def wait(self, patience: float) -> bool | None:
         """The answer; None when the disk has let everybody wait for so many seconds."""
-        while True:
+        while self._done is None:
             try:
-                return self._answer.get(timeout=_SLICE)
+                self._answer.get(timeout=_SLICE)
             except queue.Empty:
                 if self._is_hopeless(patience):
                     return None
+        return self._done
 
     def _is_hopeless(self, patience: float) -> bool:
         on_disk = max(self._disk.pending(), self._disk.waited() - self._waited_before)
-        return (
-            on_disk > patience * self._disk.crowd() or time.monotonic() - self._begun > MOST_SECONDS
-        )
+        if on_disk > patience * self._disk.crowd():
+            return True
+        return time.monotonic() - max(self._begun, self._disk.latest) > MOST_SECONDS
 
 
 class Inbox:

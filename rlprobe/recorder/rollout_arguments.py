@@ -106,7 +106,8 @@ def _number(name: str, value: Any, odd: Odd) -> float | None:
     if value is None:
         return None
     try:
-        return float(value[0] if isinstance(value, list) and len(value) == 1 else value)
+        one: Any = value[0] if isinstance(value, list) and len(value) == 1 else value
+        return float(one)
     except BaseException as error:
         if not is_of_value(error):
             raise

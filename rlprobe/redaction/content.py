@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rlprobe.redaction.names import OF_A_HASH, STRONG, WEAK, level_of
 from rlprobe.redaction.options import expected, is_option
@@ -73,10 +73,11 @@ def text(content: str) -> str:
     return LONG.sub(lambda m: MASK if is_drawn(m[0]) else m[0], content)
 
 
-def lines(content: Sequence[str]) -> Iterator[str]:
+def lines(content: Sequence[str]) -> list[str]:
     """Lines of output, each without its secrets; a private key may go on over several."""
-    joined = PRIVATE_KEY.sub(MASK, "\n".join(content))
-    return map(text, joined.split("\n"))
+    if any("PRIVATE KEY" in line for line in content):
+        content = PRIVATE_KEY.sub(MASK, "\n".join(content)).split("\n")
+    return list(map(text, content))
 
 
 def _without_user(match: re.Match[str]) -> str:

@@ -64,10 +64,12 @@ def parquet_place(file: BinaryIO) -> int | None:
 
 
 def footer_length(file: BinaryIO) -> int:
-    """How many bytes the footer of a Parquet file takes, as its end says."""
+    """How many bytes the footer of a Parquet file takes, as its end says; 0 if it has no end."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _END))
-    return int.from_bytes(file.read(4), "little")
+    end = file.read(_END)
+    length = int.from_bytes(end[:4], "little")
+    return length if end[4:] == b"PAR1" and length <= size else 0
 
 
 def _crc_of(file: BinaryIO, place: int) -> int:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from rlprobe.errors import InputError
 from rlprobe.store import arrow, checksum, limits
-from rlprobe.values import BoolArray, FloatArray
+from rlprobe.values import BoolArray, FloatArray, Problem
 
 _BATCH = 1024
 _BATCH_OF_LISTS = 128  # texts in lists come out of their dictionary
@@ -28,10 +28,12 @@ class ForeignParquet:
         rows: number of rows.
         numbers: columns of numbers (integers, floats, booleans), in order.
         texts: columns of texts, or of lists and objects that may stand for one (conversations).
+        problems: columns that could not be read.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.problems: list[Problem] = []
         try:
             with path.open("rb") as file:
                 limits.footer(checksum.footer_length(file))
@@ -57,17 +59,33 @@ class ForeignParquet:
         return InputError(f"Couldn't read '{self.path}': {error}", hint=limits.HINT)
 
     def columns(self, names: Sequence[str]) -> dict[str, tuple[FloatArray, BoolArray]]:
-        """Columns of numbers as doubles, with their validity (False is null)."""
+        """Columns of numbers as doubles, with their validity (False is null).
+
+        One that is damaged is left out, and a problem; InputError if all are.
+        """
         try:
             limits.cells_at_once(self.rows, len(names))
-            return {
-                name: _doubles(self._file.read([name], use_threads=False).column(0))
-                for name in names
-            }
         except limits.TooLargeError as error:
             raise self._too_large(error) from error
-        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-            raise self._unreadable(error) from error
+        columns = {}
+        for name in names:
+            try:
+                columns[name] = _doubles(self._column(name))
+            except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+                if not columns and name == names[-1]:
+                    raise self._unreadable(error) from error
+                self.problems.append(self._left_out(name, error))
+        return columns
+
+    def _left_out(self, name: str, error: BaseException) -> Problem:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        return Problem(str(self.path), f"column '{name}' left out: {said}")
+
+    def _column(self, name: str) -> pa.ChunkedArray:
+        column = self._file.read([name], use_threads=False).column(0)
+        if len(column) != self.rows:
+            raise ValueError(f"damaged: it holds {len(column):,} of {self.rows:,} rows")
+        return column
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
         """Rows in batches, each as one list of Python values per column; null is None."""
@@ -80,6 +98,7 @@ class ForeignParquet:
             for batch in file.iter_batches(rows, columns=list(names), use_threads=False):
                 read += batch.nbytes
                 limits.memory(read, self._size)
+                batch.validate(full=True)  # a damaged page may point behind its dictionary
                 yield {
                     name: _values(column)
                     for name, column in zip(batch.schema.names, batch.columns, strict=True)

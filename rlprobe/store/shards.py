@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -83,9 +83,10 @@ def merge(directory: Path, names: Sequence[layout.ShardName]) -> layout.ShardNam
     Raises:
         ValueError: one of them cannot be read; all stay as they are.
     """
-    contents = [(directory / str(name)).read_bytes() for name in names]
-    merged = replacement(names)
-    write_encoded(directory, merged, merge_encoded(directory.name, names, contents))
+    ordered = sorted(names, key=lambda name: name.first)
+    contents = ((directory / str(name)).read_bytes() for name in ordered)
+    merged = replacement(ordered)
+    write_encoded(directory, merged, merge_encoded(directory.name, ordered, contents))
     delete(directory, names)
     return merged
 
@@ -97,15 +98,14 @@ def replacement(names: Sequence[layout.ShardName]) -> layout.ShardName:
 
 
 def merge_encoded(
-    table_name: str, names: Sequence[layout.ShardName], contents: Sequence[bytes]
+    table_name: str, names: Sequence[layout.ShardName], contents: Iterable[bytes]
 ) -> pa.Buffer:
-    """The bytes of the shard that replaces these.
+    """The bytes of the shard that replaces these, which come in the order of their flushes.
 
     Raises:
         ValueError: a shard's bytes are not what was written.
     """
-    ordered = sorted(zip(names, contents, strict=True), key=lambda pair: pair[0].first)
-    tables = [_decode(name, content) for name, content in ordered]
+    tables = [_decode(name, content) for name, content in zip(names, contents, strict=True)]
     try:
         whole = concat(tables)
     except (pa.ArrowException, TypeError) as error:  # columns of one name and different types

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from rlprobe.cli import main
@@ -233,6 +234,21 @@ def test_rows_of_the_first_rlprobe_of_any_type(tmp_path: Path) -> None:
     (reading,) = FirstRlprobe().read_folder(folder)
     assert reading.rows.steps().tolist() == [1]
     assert any("3 rows left out" in problem.message for problem in reading.problems)
+
+
+def test_a_damaged_column_of_parquet_costs_itself(tmp_path: Path) -> None:
+    columns = {"step": list(range(2000)), "loss": [0.5] * 2000, "reward": [0.25] * 2000}
+    path = recorders.table(tmp_path / "log.parquet", columns)
+    file = pq.ParquetFile(path)
+    chunk = file.metadata.row_group(0).column(2)
+    data = bytearray(path.read_bytes())
+    data[chunk.data_page_offset + 2 : chunk.data_page_offset + 10] = b"\xff" * 8
+    path.write_bytes(data)
+    run = only(path)
+    assert len(points(run, "loss")) == 2000
+    assert not points(run, "reward_mean")
+    (problem,) = run.problems
+    assert "column 'reward' left out" in problem.message
 
 
 def test_an_output_of_a_notebook_of_no_kind(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Disk:
         self.sink.write = hanging  # type: ignore[method-assign, assignment]
 
     def mend(self) -> None:
-        self.sink.write = self.works  # type: ignore[method-assign, assignment]
+        self.sink.write = self.works  # type: ignore[method-assign]
         self.gate.set()
 
 

@@ -172,6 +172,65 @@ workers = [context.Process(target=work, args=(n,)) for n in range(4)]
     assert steps(recording) == [1]
 
 
+def test_the_end_of_a_child_is_not_the_runs(tmp_path: Path) -> None:
+    code = """
+with recorder:
+    recorder.step(1, loss=1.0)
+    child = os.fork()
+    if child == 0:
+        recorder.rank_step(2, loss=1.0)
+    else:
+        os.waitpid(child, 0)
+        recorder.step(3, loss=1.0)
+"""
+    assert run(code, tmp_path).returncode == 0
+    recording = Recording(tmp_path)
+    assert steps(recording) == [1, 3]
+    assert recording.ranks.step.tolist() == [2]
+    assert len(events(recording, "run_ended")) == 1
+
+
+def test_a_signal_during_a_fork_is_handled_after_it(tmp_path: Path) -> None:
+    code = """
+signal.signal(signal.SIGTERM, lambda *_: print("mine", flush=True))
+from rlprobe.recorder import lifecycle
+lifecycle._install_signals()
+lifecycle._each("before_fork")
+os.kill(os.getpid(), signal.SIGTERM)
+print("forking", flush=True)
+lifecycle._after_fork_in_parent()
+recorder.step(5, loss=1.0)
+"""
+    done = run(code, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "forking\nmine\n")
+    recording = Recording(tmp_path)
+    assert steps(recording) == [5]
+    assert len(events(recording, "halted")) == 1
+
+
+def test_an_interrupted_close_is_finished_at_exit(tmp_path: Path) -> None:
+    code = """
+recorder.step(1, loss=1.0)
+real, slow = os.fsync, [True]
+def sync(descriptor):
+    if slow: time.sleep(0.5)
+    real(descriptor)
+os.fsync = sync
+import threading
+threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    recorder.close()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+slow.clear()
+"""
+    done = run(code, tmp_path)
+    assert done.returncode == -signal.SIGINT or "interrupted" in done.stdout, done.stderr
+    recording = Recording(tmp_path)
+    assert steps(recording) == [1]
+    assert recording.info.attempts[0].ended in {"completed", "halted"}
+
+
 def test_a_nan_event_is_on_disk_when_the_call_returns(tmp_path: Path) -> None:
     code = """
 recorder.step(1, loss=1.0)

@@ -49,7 +49,8 @@ class MetricsParquet(Importer):
         read = columns.columns(columns.numbers)
         axis = next((name for name in _axes(read) if read[name][1].any()), None)
         if axis is None:
-            raise EmptyRunError(f"Couldn't find steps in '{source.path}': all are null")
+            said = "; ".join(problem.message for problem in columns.problems) or "all are null"
+            raise EmptyRunError(f"Couldn't find steps in '{source.path}': {said}")
         steps, known = _steps(*read[axis], source)
         metrics = _metrics(read, axis, known)
         if not metrics:
@@ -57,7 +58,8 @@ class MetricsParquet(Importer):
         notes = [f"step read from {axis}"] if axis not in {"step", "_step"} else []
         launch = np.append(0, np.cumsum(np.diff(steps) < 0)).astype(np.int64)
         steps, _, metrics = merged(steps, launch, metrics)
-        return [Reading(rows=ColumnTable(steps, metrics), notes=notes)]
+        rows = ColumnTable(steps, metrics)
+        return [Reading(rows=rows, notes=notes, problems=columns.problems)]
 
 
 def _axes(names: object) -> list[str]:

@@ -169,7 +169,7 @@ def _add_rows(place: Path, reading: Reading, problems: list[Problem], *, by_trl:
     seen, hidden = _Seen(), dict[str, int]()
     for path in _tables(place):
         try:
-            columns = _columns(path)
+            columns = _columns(path, problems)
         except InputError as error:
             problems.append(Problem(str(path), str(error)))
             continue
@@ -197,11 +197,12 @@ def _add_rows(place: Path, reading: Reading, problems: list[Problem], *, by_trl:
     ]
 
 
-def _columns(path: Path) -> Columns:
+def _columns(path: Path, problems: list[Problem]) -> Columns:
     from rlprobe.store.foreign_parquet import ForeignParquet
 
     file = ForeignParquet(path)
     columns = file.columns(file.numbers)
+    problems += file.problems
     if _BUCKETS in file.texts:  # a list: one number per stretch of the completion
         lists = [row for batch in file.batches([_BUCKETS]) for row in batch[_BUCKETS]]
         columns |= _buckets(lists)
