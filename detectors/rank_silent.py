@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -178,14 +179,20 @@ class RankSilent(Detector):
         Critical; a warning if it came back.
         """
         flush = self._flush_steps(run)
+        every = all_steps(list(heard.values()))
+        missed_between = lru_cache(maxsize=None)(partial(_others_in, heard))
         for rank, own in heard.items():
             usual = int(np.fmax(run.interval, stats.median(np.diff(own))))
             limit = self.missed * usual
             gaps = np.flatnonzero(np.diff(own) > limit + usual)[: stats.MOST_EPISODES]
             backs: list[int | None] = [*own[gaps + 1].tolist(), None]
             for last, back in zip([*own[gaps].tolist(), int(own[-1])], backs, strict=True):
-                missed = _others_in(heard, rank, last, back or run.last_step + 1)
                 least = limit if back else max(limit, flush)
+                until = back or run.last_step + 1
+                most = np.diff(every.searchsorted((last + 1, until)))[0]  # nobody has more
+                if most * run.interval <= least:
+                    continue
+                missed = missed_between(last, until)
                 if missed * run.interval > least and not _left(run, rank, last):
                     yield _Silence(rank, last, back, missed)
 
@@ -257,13 +264,14 @@ def _heard(run: RunContext) -> Heard:
     return {rank: all_steps(parts) for rank, parts in sorted(steps.items())}
 
 
-def _others_in(heard: Heard, rank: int, last: int, back: int) -> int:
-    """Steps in between that at least half of the other ranks reported (their median number)."""
-    between = (
-        steps.searchsorted((last + 1, back)) for other, steps in heard.items() if other != rank
-    )
-    counts = sorted(int(end - start) for start, end in between)
-    return counts[len(counts) // 2]
+def _others_in(heard: Heard, last: int, back: int) -> int:
+    """Steps in between that at least half of the other ranks reported (their median number).
+
+    The rank in question reported none of them, and so is the first of all in order.
+    """
+    between = (steps.searchsorted((last + 1, back)) for steps in heard.values())
+    _, *others = sorted(int(end - start) for start, end in between)
+    return others[len(others) // 2]
 
 
 def _left(run: RunContext, rank: int, last: int) -> bool:

@@ -18,7 +18,7 @@ def compact(
 
     The shards of every finished writer are merged; a writer that is alive is left alone.
     """
-    from rlprobe.cli.output import emit, note
+    from rlprobe.cli.output import emit, note, note_problems
     from rlprobe.numbers import plural, size
     from rlprobe.store import limits
     from rlprobe.store.compaction import Footprint
@@ -34,7 +34,6 @@ def compact(
         note(f"deleted: {plural(done.leftovers, 'temporary file')} of writers that are gone")
     for writer in done.busy:
         note(f"left alone: {writer}")
-    for problem in done.problems:
-        note(f"{problem.path}: {problem.message}")
+    note_problems(done.problems)
     emit(f"{said(done.before)} -> {said(done.after)}\n")
     return 0

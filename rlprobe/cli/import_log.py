@@ -27,12 +27,12 @@ def import_log(
     MLflow store, a Trackio project) becomes a directory of recordings.
     """
     from rlprobe.cli.importing import opened, recorded
-    from rlprobe.cli.output import emit, note
+    from rlprobe.cli.output import emit, note_problems
     from rlprobe.store import limits
 
     limits.lift(allow_large)
     for found, directory in opened(logs, run, step_key):
-        for problem in found.problems:
-            note(f"{problem.path}: {problem.message}")
-        emit(f"{recorded(found, directory)}\n")
+        said = recorded(found, directory)
+        note_problems(found.problems)  # some are known only once all is read
+        emit(f"{said}\n")
     return 0

@@ -20,7 +20,7 @@ def ls(
 
     What they are, how far they came, how they ended.
     """
-    from rlprobe.cli.output import complain, emit
+    from rlprobe.cli.output import complain, emit, note_problems
     from rlprobe.errors import InputError
     from rlprobe.report import listing
     from rlprobe.store.compaction import footprint
@@ -30,7 +30,9 @@ def ls(
     infos, sizes, unreadable = [], [], False
     for path in recordings_in(directory):
         try:
-            infos.append(Recording(path).info)
+            recording = Recording(path)
+            infos.append(recording.info)
+            note_problems(recording.problems)
             sizes.append(footprint(path).bytes)
         except InputError as error:
             complain(error)

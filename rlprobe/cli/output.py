@@ -6,13 +6,20 @@ import os
 import shutil
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rlprobe import environment
 from rlprobe.errors import RlprobeError, UsageError
+from rlprobe.numbers import plural
 from rlprobe.report import escape
 from rlprobe.report.reporter import Layout
+
+if TYPE_CHECKING:
+    from rlprobe.values import Problem
+
+_PROBLEMS = 20
 
 
 def layout(
@@ -64,6 +71,14 @@ def silence() -> None:
 def note(message: str) -> None:
     """A word on stderr."""
     print(escape.line(message), file=sys.stderr)
+
+
+def note_problems(problems: Sequence[Problem]) -> None:
+    """What could not be read, on stderr: the first few, and how many more."""
+    for problem in problems[:_PROBLEMS]:
+        note(f"{problem.path}: {problem.message}")
+    if len(problems) > _PROBLEMS:
+        note(f"… and {plural(len(problems) - _PROBLEMS, 'more problem')}")
 
 
 def complain(error: RlprobeError) -> None:

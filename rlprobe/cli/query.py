@@ -46,7 +46,7 @@ def query(
     from functools import partial
 
     from rlprobe.cli.choosing import one_run
-    from rlprobe.cli.output import emit, note
+    from rlprobe.cli.output import emit, note_problems
     from rlprobe.report import listing
     from rlprobe.store import limits, sql
 
@@ -58,7 +58,6 @@ def query(
         "json": listing.rows_json,
     }
     result = sql.query(one_run(path, step_key), statement)
-    for problem in result.problems:
-        note(f"{problem.path}: {problem.message}")
+    note_problems(result.problems)
     emit(writers[format_](result.columns, result.rows), output)
     return 0

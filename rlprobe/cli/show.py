@@ -32,13 +32,15 @@ def show(
     Metrics against their own past, events, ranks, groups, rollouts.
     """
     from rlprobe.cli.choosing import one_run
-    from rlprobe.cli.output import emit, layout
+    from rlprobe.cli.output import emit, layout, note_problems
     from rlprobe.report import step_json, step_text
     from rlprobe.scan.step_view import view
     from rlprobe.store import limits
 
     limits.lift(allow_large)
-    seen = view(one_run(path, step_key), step, attempt=attempt, window=window, rank=rank)
+    run = one_run(path, step_key)
+    seen = view(run, step, attempt=attempt, window=window, rank=rank)
+    note_problems(run.problems)
     if format_ == "json":
         emit(step_json.render(seen), output)
         return 0

@@ -16,6 +16,7 @@ _WORDS = {
     "fail": "❌ fail",
     "not_judged": "❔ not judged",
 }
+_PROBLEMS = 5
 _ROWS = 10
 _SUMMARY = 240  # characters of a summary in the table
 
@@ -54,7 +55,7 @@ def _section(report: ScanReport, *, quiet: bool) -> str:
         lines += [f"{word}: {escape.markdown(report.reason)}.", ""]
     if report.incidents:
         lines += [*_table(report), ""]
-    lines += [*_details(report), *_coverage(report), *_account(report)]
+    lines += [*_details(report), *_coverage(report), *_account(report), *_remarks(report)]
     return "\n".join(lines)
 
 
@@ -127,3 +128,15 @@ def _coverage(report: ScanReport) -> list[str]:
     left = [escape.code(item.detector) for item in report.coverage if item not in checked]
     said = f"Checked {len(checked)} of {len(report.coverage)}."
     return [f"{said} Not judged: {', '.join(left)}." if left else said, ""]
+
+
+def _remarks(report: ScanReport) -> list[str]:
+    """What the recorder lost, and what could not be read."""
+    lines = [f"- recorder: {escape.markdown(report.run.health)}"] if report.run.health else []
+    lines += [
+        f"- {escape.code(problem.path)}: {escape.markdown(problem.message)}"
+        for problem in report.problems[:_PROBLEMS]
+    ]
+    if len(report.problems) > _PROBLEMS:
+        lines.append(f"- … and {numbers.plural(len(report.problems) - _PROBLEMS, 'more problem')}")
+    return [*lines, ""] if lines else []

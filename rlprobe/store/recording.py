@@ -27,6 +27,7 @@ from rlprobe.values import Attempt, Event, Problem, Rollout, Unread
 _KEPT_ROLLOUTS = 64_000_000  # bytes, about, of rollouts that were read and are kept
 _MOST_RANKS = 1 << 20
 _MOST_NOTES = 100
+_BEYOND = 2**63
 _MOST_OPEN = 64  # shards of one table that stay open; of more, every column is read at once
 _SHORT = 16_384  # rows: to read a column of so few costs more than the column
 _CELLS_AT_ONCE = 16_000_000  # of one table, about 128 MB, that are read with its first column
@@ -68,7 +69,7 @@ class Recording:
             algorithm=raw.text("algorithm"),
             model=raw.text("model"),
             world_size=raw.count("world_size", least=1, most=_MOST_RANKS) or 1,
-            settings=raw.members("config"),
+            settings=self._settings(raw),
             attempts=self._attempts(),
             notes=(*map(str, raw.items("notes")[:_MOST_NOTES]), *self._notes),
             health=_health_sentence(manifest.health(self.path)),
@@ -80,6 +81,14 @@ class Recording:
             words = f"{', '.join(raw.unfit)}: not what it should be"
             self._note(Problem(str(self.path / layout.MANIFEST), words, "run"))
         return info
+
+    def _settings(self, raw: Fields) -> dict[str, Any]:
+        """The configuration, without whole numbers that nothing can compute with."""
+        config = raw.members("config")
+        settings = {name: value for name, value in config.items() if not _beyond(value)}
+        if len(settings) < len(config):
+            raw.unfit.append("config")
+        return settings
 
     def _unmapped(self) -> tuple[str, ...]:
         counters = schema.step_keys().counters
@@ -184,8 +193,8 @@ def _unread(raw: Any) -> tuple[Unread, ...]:
         return tuple(
             Unread(
                 str(item["thing"]),
-                int(item["count"]),
-                int(item["of"]),
+                _counted(item["count"]),
+                _counted(item["of"]),
                 tuple((int(number), str(text)) for number, text in item["examples"]),
                 tuple(map(str, item.get("files", ()))),
             )
@@ -193,6 +202,16 @@ def _unread(raw: Any) -> tuple[Unread, ...]:
         )
     except (TypeError, ValueError, KeyError, OverflowError):
         return ()
+
+
+def _beyond(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) >= _BEYOND
+
+
+def _counted(value: Any) -> int:
+    if _beyond(value):
+        raise ValueError("more than can be counted")
+    return int(value)
 
 
 def _health_sentence(totals: Mapping[str, int]) -> str:

@@ -36,7 +36,7 @@ _TEXTS: tuple[bytes, ...] = (
     b"\x00" * 99, b" " * 20_000_000, b"\xef\xbb\xbf{}", b'{"rank": 1, "rank": "x"}',
     b'{"rlprobe.crc32": "00000000"}',
 )  # fmt: skip
-_FIELDS = {
+_FIELDS: dict[str, tuple[str, ...]] = {
     "run.json": (
         "id", "source", "framework", "algorithm", "model", "world_size", "config", "notes",
         "unread", "records_end", "format_version", "created", "environment",

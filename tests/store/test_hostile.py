@@ -290,3 +290,27 @@ def test_wide_tables_are_read_in_time_that_grows_with_them(tmp_path: Path) -> No
             reads.append(len(calls))
         assert len(report.unmapped_metrics) == names
     assert reads[0] == reads[1] < 20
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("scan", "RUN"),
+        ("scan", "RUN", "--format", "json"),
+        ("scan", "RUN", "--format", "markdown"),
+        ("gate", "RUN"),
+        ("show", "RUN", "--step", "5"),
+        ("ls", "RUN"),
+        ("query", "RUN", "select count(*) from steps"),
+        ("import", "RUN", "--run", "NEW"),
+        ("compact", "RUN"),
+    ],
+)
+def test_every_verb_names_what_it_left_out(run: Path, verb: tuple[str, ...]) -> None:
+    path = sorted((run / "steps").glob("*.parquet"))[0]
+    shutil.copy(path, path.with_name("a0001-r00000-zz-00000000-00000000.parquet"))
+    _changed(run, 100)
+    new = str(run.with_name("new"))
+    outcome, said = answer([{"RUN": str(run), "NEW": new}.get(word, word) for word in verb])
+    assert outcome == ANSWERED
+    assert "does not match its checksum" in " ".join(said.split())
