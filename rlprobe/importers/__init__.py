@@ -26,6 +26,7 @@ told_twice         logs that tell the same run
 looked_at          what became of each file of a directory
 archives           zip and tar, read as the directory that they hold
 open               a path -> runs: recordings and every known format
+faults             what a reader did not expect costs its file, and is said
 refusal            what a file holds that could not be read, and the format it is nearest to
 joining            runs that were opened one by one -> one run
 """

@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from rlprobe.integrations import autoattach
 from rlprobe.launcher import children, signals, streams
 from rlprobe.launcher.ending import Ending, explain, name_of
 from rlprobe.launcher.intake import Intake
+from rlprobe.launcher.limit import within
 from rlprobe.launcher.messages import OutputMessages
 from rlprobe.launcher.output import Lines, OutputRows
 from rlprobe.launcher.run_dirs import default_run_dir
@@ -34,6 +35,7 @@ from rlprobe.recorder.recorder import Recorder
 from rlprobe.store import manifest
 from rlprobe.store.recording import Recording
 
+_DISK_SECONDS = 20.0  # for a disk that hangs: then the command runs unrecorded
 _PASS_SECONDS = 30.0  # for whoever is slow to read the last of the output
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
@@ -118,10 +120,9 @@ class Launcher:
         self.recorder: Recorder | Unrecorded
         self.environment = _inherited()
         try:
-            place = (run_dir or default_run_dir(command)).absolute()
-            inside = self._environment(place)
-            self.recorder = self._open(place, inside, group)
-            self.environment = inside
+            self.recorder, self.environment = within(
+                _DISK_SECONDS, lambda: self._open(run_dir, group), lambda it: it[0].close("halted")
+            )
         except Exception as error:  # a full disk, no directory, none of ours: the command runs
             self.recorder = Unrecorded(_reason(error))
         self._is_said = False
@@ -142,14 +143,18 @@ class Launcher:
             "PYTHONPATH": os.pathsep.join([str(autoattach.FOLDER), *([path] if path else [])]),
         }
 
-    def _open(self, run_dir: Path, inside: Mapping[str, str], group: str | None) -> Recorder:
-        manifest.prepare(run_dir, group)
-        return Recorder(
-            run_dir,
+    def _open(self, run_dir: Path | None, group: str | None) -> tuple[Recorder, dict[str, str]]:
+        """The recorder, and the environment in which the command finds the recording."""
+        place = (run_dir or default_run_dir(self.command)).absolute()
+        inside = self._environment(place)
+        manifest.prepare(place, group)
+        recorder = Recorder(
+            place,
             rank=manifest.LAUNCHER_RANK - self.place.rank,
             launch=launch.place(inside).launch,
             signals=False,
         )
+        return recorder, inside
 
     def run(self, arrivals: int) -> int:
         """Run the command to its end; its exit code.
@@ -173,9 +178,10 @@ class Launcher:
             intake.start()
         ending = signals.Watch(pid, arrivals, outputs).wait()
         try:
-            self._finish(ending, intake)
+            self._finish_output(intake)
+            within(_PASS_SECONDS, lambda: self._finish(ending, intake), lambda _: None)
         except Exception as error:  # whatever it is, the command's own end comes first
-            say(f"Couldn't record how it ended: {type(error).__name__}: {error}")
+            say(f"Couldn't record how it ended: {str(error) or type(error).__name__}")
         return ending.code
 
     def _begin(self) -> streams.Outputs:
@@ -191,12 +197,14 @@ class Launcher:
             say(f"Couldn't read the command's output: {outputs.unread}; it passes by unread")
         return outputs
 
-    def _finish(self, ending: Ending, intake: Intake | None) -> None:
-        tail: list[str] = []
+    def _finish_output(self, intake: Intake | None) -> None:
         if intake is not None:
-            intake.wait_passed(_PASS_SECONDS)
+            intake.finish(_PASS_SECONDS)
             if intake.ends_mid_line():
                 write_error("\n")
+
+    def _finish(self, ending: Ending, intake: Intake | None) -> None:
+        tail: list[str] = []
         if intake is None or not intake.is_alive():
             tail = self.lines.finish()
             self.rows.finish()

@@ -1,4 +1,4 @@
-"""The thread that takes what the relay hands over: at low priority, and never in the command's way.
+"""What the relay hands over is read: by a thread of low priority, and by us at the end.
 
 What it cannot read in time is not read, and counted.
 """
@@ -6,6 +6,7 @@ What it cannot read in time is not read, and counted.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import socket
@@ -18,8 +19,8 @@ from rlprobe.launcher.output import Lines, Missed
 
 _CHUNK = 256 * 1024
 _LOOK_SECONDS = 0.5
-_NICE = 10
-_LATE_SECONDS = 3.0  # for reading on after the command ended
+_NICE = 5
+_LATE_SECONDS = 3.0  # for reading on after the command ended, each of two times
 
 
 class Intake(threading.Thread):
@@ -36,42 +37,49 @@ class Intake(threading.Thread):
         self.failure = ""
         self._copies, self._lines = copies, lines
         self._last_byte: dict[int, bytes] = {}
-        self._passed = threading.Event()
+        self._passed = False
         self._frames = bytearray()
 
     def run(self) -> None:
-        """Read until the command's output is passed on."""
+        """Read, in the background, until the command has ended."""
         with contextlib.suppress(OSError, AttributeError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        self._read(math.inf, self._lines.interrupted.is_set)
+
+    def finish(self, seconds: float) -> None:
+        """The command ended: read, as fast as we can, until all that it wrote is passed on.
+
+        Args:
+            seconds: for whoever is slow to read the output; the relay goes on without us.
+        """
+        self._lines.interrupted.set()
+        with contextlib.suppress(OSError):
+            self._copies.send(b"?")
+        self.join(_LATE_SECONDS)
+        if not self.is_alive():
+            self._lines.interrupted.clear()
+            self._lines.deadline = time.monotonic() + _LATE_SECONDS
+            self._read(time.monotonic() + seconds, lambda: False)
+
+    def _read(self, until: float, interrupted: Callable[[], bool]) -> None:
         try:
-            while not self._passed.is_set():
+            while not (self._passed or interrupted() or time.monotonic() > until):
                 due = self._lines.due()
                 wait = _LOOK_SECONDS if due is None else due
                 if not select.select([self._copies], [], [], wait)[0]:
                     self._look(self._lines.flush)
                     continue
                 data = self._receive()
-                if not data:
-                    break
                 self._frames += data
+                self._passed |= not data
                 self._take()
         except (OSError, ValueError) as error:  # closed, if we were waited for too long
             self.failure = self.failure or str(error)
-        self._passed.set()
 
     def _receive(self) -> bytes:
         with contextlib.suppress(ConnectionResetError):  # the relay ended before our question
             return self._copies.recv(_CHUNK)
         return b""
-
-    def wait_passed(self, seconds: float) -> None:
-        """The command ended: wait until all that it wrote is passed on and read, but not longer."""
-        self._lines.deadline = time.monotonic() + _LATE_SECONDS
-        with contextlib.suppress(OSError):
-            self._copies.send(b"?")
-        self._passed.wait(seconds)
-        self._passed.set()
-        self.join(_LATE_SECONDS)
 
     def ends_mid_line(self) -> bool:
         """Whether what is on standard error (or on both, if they are one) lacks a line end."""
@@ -93,7 +101,7 @@ class Intake(threading.Thread):
     def _frame(self, kind: int, content: bytes) -> None:
         size = len(content)
         if kind == relay.PASSED:
-            self._passed.set()
+            self._passed = True
         elif kind in {relay.LOST, relay.UNWRITTEN}:
             stream, size, lines = relay.COUNTS.unpack(content)
             if kind == relay.LOST:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -68,17 +69,20 @@ class Lines:
 
     Attributes:
         deadline: until when lines are read, by the monotonic clock.
+        interrupted: set where another thread is to read what is left.
         unread: what was not read: lost before it came here, or too late.
     """
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
         self._take = take
         self.deadline = math.inf
+        self.interrupted = threading.Event()
         self.unread = Missed()
         self._rest: dict[int, list[bytes]] = {}
         self._broken: set[int] = set()  # streams that go on in the middle of a line
         self._gathered: list[bytes] = []
         self._size, self._since = 0, 0.0
+        self._seen = 0  # bytes of them whose last lines are in the tail
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
 
     def feed(self, stream: int, data: bytes) -> None:
@@ -115,9 +119,13 @@ class Lines:
     def flush(self) -> None:
         """Hand over the lines so far."""
         data, self._gathered, self._size = b"".join(self._gathered), [], 0
-        self._tail += _last_lines(data)
-        start = 0
+        self._tail += _last_lines(data[self._seen :])
+        self._seen = start = 0
         while start < len(data) and time.monotonic() <= self.deadline:
+            if self.interrupted.is_set():
+                self._gathered, self._size = [data[start:]], len(data) - start
+                self._seen = self._size
+                return
             end = len(data)
             if end - start > _READ_BYTES:
                 end = 1 + max(data.rfind(sign, start, start + _READ_BYTES) for sign in _BREAKS)

@@ -4,10 +4,10 @@ It reads what the command writes, writes it where it was to appear, and hands a 
 launcher. A launcher that is slow or dead costs the command nothing: copies wait in a bounded queue,
 what does not fit is counted, and the count is handed over in its place.
 
-Runs as a script, by file name and without site-packages: standard library only, no imports of ours.
-All signals are blocked when it starts.
+Runs as a script that Python reads from its input, without site-packages: standard library only, no
+imports of ours. All signals are blocked when it starts.
 
-    relay.py COPY SENTRY SOURCE:SINK,STREAM[,STREAM] ...
+    python - output-relay COPY SENTRY SOURCE:STREAM[,STREAM] ...
 
 COPY and SENTRY are sockets to the launcher. Frames on COPY are a head (kind, length) and content:
 kinds 1 and 2 are output of that stream, LOST what was not handed over of a stream, UNWRITTEN what
@@ -254,4 +254,4 @@ def answer(copy: int, channels: list[Channel], copies: Copies) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[2:])

@@ -12,8 +12,9 @@ import signal
 import socket
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rlprobe.launcher import relay
 
@@ -109,14 +110,16 @@ def _start_relay(sources: Sequence[int], outputs: Outputs) -> None:
         for source, (_, streams) in zip(sources, outputs.ends, strict=True)
     ]
     handed = [relays.fileno(), sentrys.fileno(), *sources]
-    words = [sys.executable, "-I", "-S", relay.__file__, *map(str, handed[:2]), *plans]
-    with relays, sentrys:
+    # By its input and not by name: whoever kills all that is called rlprobe leaves it alone.
+    words = [sys.executable, "-I", "-S", "-", "output-relay", *map(str, handed[:2]), *plans]
+    with relays, sentrys, _program() as program:
         for descriptor in handed:
             os.set_inheritable(descriptor, True)  # noqa: FBT003 - it takes no name
         os.posix_spawn(
             sys.executable,
             words,
             dict(os.environ),
+            file_actions=[(os.POSIX_SPAWN_DUP2, program, 0)],
             setsigmask=signal.valid_signals(),
             setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
         )
@@ -127,6 +130,18 @@ def _start_relay(sources: Sequence[int], outputs: Outputs) -> None:
     if not stands:
         copies.close()
         raise OSError("the process that passes it on does not start")
+
+
+@contextlib.contextmanager
+def _program() -> Iterator[int]:
+    """The relay's program, to be read from this descriptor: it fits into a pipe."""
+    source, sink = os.pipe()
+    try:
+        os.write(sink, Path(relay.__file__).read_bytes())
+        os.close(sink)
+        yield source
+    finally:
+        os.close(source)
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], outputs: Outputs) -> int:

@@ -17,11 +17,12 @@ class Batches:
     def __init__(self, framework: str | None, health: Health, *, attempt: int, rank: int) -> None:
         # Imported now, whole: nothing can be imported any more while an interpreter shuts down.
         import rlprobe.store.shards  # noqa: F401
-        from rlprobe.recorder.encode import MetricEncoder
+        from rlprobe.recorder.encode import MetricEncoder, TooWideError
 
         self.attempt = attempt
         self._rank = rank
         self._health = health
+        self._too_wide = TooWideError
         self._rejected: Counter[str] = Counter()  # of the batch at hand
         self._metrics = {
             name: MetricEncoder(name, framework, self._reject) for name in ("steps", "ranks")
@@ -49,6 +50,8 @@ class Batches:
 
         try:
             content = encode(rows)
+        except self._too_wide:
+            return self.encode(table, rows[: len(rows) // 2], backlog, to_bytes)
         except Exception as error:
             odd = _odd_rows(rows, 0, encode)
             if not odd:  # each can be encoded, all together cannot: fewer may

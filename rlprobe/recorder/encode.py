@@ -21,7 +21,13 @@ from rlprobe.store.faults import is_of_value
 from rlprobe.store.frame import Column
 from rlprobe.values import BoolArray, FloatArray, flat
 
+MOST_COLUMNS = 20_000  # of one shard: what many names make of few rows is nearly all empty
+
 MetricRow = tuple[int, float, dict[str, Any]]  # step, time, metrics
+
+
+class TooWideError(Exception):
+    """These rows have too many names for one shard."""
 
 
 @dataclass
@@ -47,6 +53,11 @@ class MetricEncoder:
         return codec.metrics(self.table, keys, self._columns([row[2] for row in rows]))
 
     def _columns(self, rows: list[dict[str, Any]]) -> dict[str, Column]:
+        """Values by name.
+
+        Raises:
+            TooWideError: rows have so many names together that fewer should share a shard.
+        """
         columns: dict[str, Column] = {}
         start, size = 0, len(rows)
         for keys, block in itertools.groupby(rows, key=tuple):
@@ -58,6 +69,8 @@ class MetricEncoder:
                 into[start : start + len(members)] = values
                 valid[start : start + len(members)] = logged
             start += len(members)
+            if len(columns) > MOST_COLUMNS and size > 1:
+                raise TooWideError
         return columns
 
     def _block(

@@ -64,6 +64,12 @@ class Health:
             with contextlib.suppress(Exception):
                 sys.stderr.write(f"{message}\n")
 
+    def dropped(self, table: str | None = None) -> int:
+        """Rows dropped so far, of one table or of all."""
+        if table is not None:
+            return self._counts.get(f"dropped_{table}_rows", 0)
+        return sum(count for kind, count in self.totals().items() if kind.startswith("dropped_"))
+
     def totals(self) -> dict[str, int]:
         """Everything counted so far, by kind."""
         with self._lock:

@@ -18,6 +18,7 @@ from rlprobe.store.text import stable_id
 
 _MOST_BYTES = 65_536
 _MOST_KINDS = 100
+_MOST_FILES = 100  # of runs that nobody continued; older ones are deleted
 _SECONDS = 1.0  # for a directory that hangs as well
 
 
@@ -39,10 +40,17 @@ def _write(run_dir: Path, rank: int, content: str) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         if not _is_ours(folder):
             return
+        _forget_oldest(folder)
         path = folder / f"{_prefix(run_dir, rank)}{os.getpid()}-{os.urandom(3).hex()}.json"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
             file.write(content)
+
+
+def _forget_oldest(folder: Path) -> None:
+    paths = sorted(folder.glob("*-r*.json"), key=lambda path: path.lstat().st_mtime)
+    for path in paths[: max(0, len(paths) - _MOST_FILES + 1)]:
+        path.unlink(missing_ok=True)
 
 
 def collect(run_dir: Path, rank: int) -> list[tuple[int, dict[str, int]]]:

@@ -51,6 +51,7 @@ def watch(process: Ends, *, signals: bool = True) -> None:
     _watched[id(process)] = process
     if not _installed:
         _install()
+    _finalize_in_worker()
     if signals:
         _install_signals()
 
@@ -107,6 +108,24 @@ def _finalize_in_child(on_exit: Any) -> None:
     from multiprocessing import util
 
     util.Finalize(None, on_exit, exitpriority=0)
+
+
+def _finalize_in_worker() -> None:
+    """A recorder made in a child of multiprocessing must not rely on atexit either."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or process.parent_process() is None:
+        return
+    if _installed.get("worker") != os.getpid():
+        _installed["worker"] = os.getpid()
+        _finalize_in_child(_on_worker_exit)
+
+
+def _on_worker_exit() -> None:
+    """The work is over; what it may have raised is still on its way and reaches no excepthook."""
+    error = sys.exc_info()[1]
+    if error is not None and not isinstance(error, SystemExit):
+        _end_each("on_exception", error)
+    _on_exit()
 
 
 def _on_exit() -> None:

@@ -68,7 +68,7 @@ class OwnFiles:
 
     def tell(self, status: str | None) -> bool:
         """Write this process's file: how it stands, and what it lost; whether that is done."""
-        return self._done("tell how it stands", lambda: self._write_own_file(status))
+        return self._done("conclude", lambda: self._write_own_file(status))
 
     def tell_end(self, status: str) -> bool:
         """Write this process's file, and how all stand into the manifest."""

@@ -107,10 +107,12 @@ class RecordedProcess:
         critical = isinstance(kind, str) and str(kind) in CRITICAL
         if self.is_closed and not critical:
             return False
+        dropped = self.health.dropped("events")
         self.push_event(kind, message, step, data)
         if not critical:
             return False
-        return self._durable(kind, self.writer.request(kind if kind in _WITH_RING else ""))
+        durable = self._durable(kind, self.writer.request(kind if kind in _WITH_RING else ""))
+        return durable and self.health.dropped("events") == dropped  # it may have been this one
 
     def push_event(self, kind: Any, message: Any, step: Any, data: Mapping[str, Any]) -> None:
         """Record an event, without waiting."""

@@ -95,9 +95,10 @@ class ShardSink:
                 continue
             try:
                 self._merge(table, due, lock, interrupted)
-            except Exception:  # they stay as they are, and are not tried again
+            except Exception as error:  # they stay as they are, and are not tried again
                 self._small[table] = [name for name in self._small[table] if name not in due]
-                raise
+                if not isinstance(error, shards.TooWideError):
+                    raise
 
     def _merge(
         self,

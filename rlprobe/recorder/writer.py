@@ -73,7 +73,8 @@ class Writer:
         self._lock = threading.RLock()  # for work in memory
         self._turn_lock = threading.RLock()  # one writes at a time
         self._start_lock = threading.RLock()
-        self._forking: int | None = None
+        self._forking: set[int] = set()  # threads that are about to
+        self._lock_holder: int | None = None  # the one of them that has the lock
         self._stopping = False
         self._next_tidy = time.monotonic() + self.flush_seconds
         self._thread: threading.Thread | None = None
@@ -82,6 +83,8 @@ class Writer:
 
     def start(self) -> bool:
         """Start the thread, unless it runs; False if the system gives none."""
+        if self._thread is not None:
+            return True
         with self._start_lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="rlprobe-writer", daemon=True)
@@ -116,11 +119,13 @@ class Writer:
             self.health.fail("tidy up", error)
 
     def _has_ended(self) -> bool:
+        if not self._stopping:
+            return False
         with self._start_lock:
-            if self._stopping and self._inbox.empty():
-                self._thread = None
-                return True
-        return False
+            if not self._inbox.empty():
+                return False
+            self._thread = None
+        return True
 
     def _turn(self, requests: list[Request]) -> None:
         done: list[bool] = []
@@ -170,8 +175,9 @@ class Writer:
         return request
 
     def flush(self, trigger: str = "") -> bool:
-        """Make everything recorded so far durable; True when it is."""
-        return self.wait(self.request(trigger))
+        """Make everything recorded so far durable; True when it is, and nothing was dropped now."""
+        dropped = self.health.dropped()
+        return self.wait(self.request(trigger)) and self.health.dropped() == dropped
 
     def wait(self, request: Request) -> bool:
         """Wait for a request, as long as the disk moves; True when it is done."""
@@ -286,17 +292,21 @@ class Writer:
 
     def forking_here(self) -> bool:
         """Whether this very thread is about to fork (a signal handler may ask)."""
-        return self._forking == threading.get_ident()
+        return threading.get_ident() in self._forking
 
     def before_fork(self) -> None:
         """Let no work in memory be half done in the child."""
+        here = threading.get_ident()
+        self._forking.add(here)  # first: a signal may arrive while the lock is waited for
         if self._lock.acquire(timeout=min(self.patience, self.flush_seconds)):
-            self._forking = threading.get_ident()
+            self._lock_holder = here
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
-        if self.forking_here():
-            self._forking = None
+        here = threading.get_ident()
+        self._forking.discard(here)
+        if self._lock_holder == here:
+            self._lock_holder = None
             self._lock.release()
 
     def after_fork_in_child(self) -> None:

@@ -124,6 +124,8 @@ def _compact_stream(directory: Path, names: Sequence[ShardName]) -> list[Problem
 def _merge(directory: Path, batch: Sequence[ShardName]) -> list[Problem]:
     try:
         shards.merge(directory, batch)
+    except shards.TooWideError:
+        return []  # they are better left apart
     except ValueError as error:
         return [Problem(str(directory), f"left alone: {error}")]
     return []

@@ -13,8 +13,13 @@ from rlprobe.errors import NewerFormatError
 from rlprobe.store import checksum, files, layout, modes
 from rlprobe.store.shard_file import FORMAT_KEY, SEALED_KEY, TABLE_KEY, ShardFile, first_line
 
+MOST_COLUMNS = 50_000  # of a merged shard: half of what is read without a word
 FAN_IN = 8  # shards of one size class that are merged into one of the next
 ROW_GROUP = 131_072
+
+
+class TooWideError(ValueError):
+    """Shards that are better left apart."""
 
 
 def write(directory: Path, name: layout.ShardName, table: pa.Table) -> Path:
@@ -104,12 +109,15 @@ def merge_encoded(
 
     Raises:
         ValueError: a shard's bytes are not what was written.
+        TooWideError: together they would have too many columns.
     """
     tables = [_decode(name, content) for name, content in zip(names, contents, strict=True)]
     try:
         whole = concat(tables)
     except (pa.ArrowException, TypeError) as error:  # columns of one name and different types
         raise ValueError(f"they do not go together: {first_line(error)}") from error
+    if whole.num_columns > MOST_COLUMNS:
+        raise TooWideError(f"they have {whole.num_columns:,} columns together")
     return encode(table_name, whole)
 
 

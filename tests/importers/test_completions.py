@@ -234,7 +234,7 @@ def test_a_parquet_file_of_countless_rows(tmp_path: Path) -> None:
         for _ in range(13):
             writer.write_table(chunk)
     assert path.stat().st_size < 1_000_000
-    with pytest.raises(InputError, match="54,525,952 rows in .* more than is read"):
+    with pytest.raises(InputError, match=r"54,525,952 rows in .* more than is read"):
         MetricsParquet().read(Source(path))
 
 

@@ -265,6 +265,27 @@ def test_where_nobody_can_pass_output_on_it_goes_straight_through(tmp_path: Path
     assert b"passes by unread" in done.stderr
 
 
+def test_who_kills_all_that_bears_our_name_does_not_kill_the_training(tmp_path: Path) -> None:
+    go, done = tmp_path / "go", tmp_path / "done"
+    process = start(
+        tmp_path / "run",
+        *python(PATIENT, str(go), str(done)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    lines = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
+    (relay,) = [line for line in lines if b"output-relay" in line]
+    assert b"rlprobe" not in relay.removeprefix(sys.executable.encode())
+    process.kill()
+    go.touch()
+    out, _ = process.communicate(timeout=30)
+    assert done.exists()
+    assert out.count(b"\n") == 49
+
+
 def test_no_process_of_ours_is_left(tmp_path: Path) -> None:
     process = start(tmp_path / "run", "true", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     process.wait(timeout=30)

@@ -143,6 +143,28 @@ def test_the_newest_event_is_never_dropped() -> None:
     assert [row[1] for row in buffer.drain()] == [4]
 
 
+def test_an_event_that_is_dropped_is_not_called_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(tmp_path, signals=False, flush_seconds=60, backlog_bytes=10_000)
+    recorder.flush()
+    request = recorder._writer.request
+
+    def crowded(*given: Any, **named: Any) -> Any:
+        for step in range(50):  # of another thread, before the writer's gets to it
+            recorder.event("mine", step=step)
+        return request(*given, **named)
+
+    monkeypatch.setattr(recorder._writer, "request", crowded)
+    monkeypatch.setattr(recorder._buffer.wake, "call", lambda: None)
+    assert recorder.nan_detected(1, "loss") is False
+    monkeypatch.undo()
+    recorder.close()
+    run = Recording(tmp_path)
+    assert "nan_detected" not in [event.kind for event in run.events]
+    assert "dropped events rows" in run.info.health
+
+
 def test_single_rows_can_be_taken_out_of_a_backlog() -> None:
     backlog = Backlog()
     for number in range(6):

@@ -17,7 +17,7 @@ import pytest
 
 from rlprobe import Recorder
 from rlprobe.errors import InputError
-from rlprobe.recorder import clock, process
+from rlprobe.recorder import clock, last_words, process
 from rlprobe.store import files
 from rlprobe.store.recording import Recording
 
@@ -205,8 +205,6 @@ def test_losses_that_cannot_be_told_reach_the_next_attempt(
 )
 def test_odd_last_words_are_passed_over(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "run"
-    from rlprobe.recorder import last_words
-
     folder = last_words._folder()
     folder.mkdir(mode=0o700)
     words = folder / f"{last_words._prefix(path, 0)}1-abc.json"
@@ -217,8 +215,6 @@ def test_odd_last_words_are_passed_over(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_folder_that_others_may_write_is_not_believed(tmp_path: Path) -> None:
-    from rlprobe.recorder import last_words
-
     path = tmp_path / "run"
     folder = last_words._folder()
     folder.mkdir()
@@ -228,6 +224,16 @@ def test_a_folder_that_others_may_write_is_not_believed(tmp_path: Path) -> None:
     Recorder(path, signals=False).close()
     assert Recording(path).info.health == ""
     assert words.exists()
+
+
+def test_last_words_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(last_words, "_MOST_FILES", 3)
+    for number in range(6):
+        last_words.leave(tmp_path / str(number), 1, 0, {"dropped_steps_rows": 1})
+        time.sleep(0.01)
+    assert len(list(last_words._folder().iterdir())) == 3
+    assert last_words.collect(tmp_path / "5", 0) == [(1, {"dropped_steps_rows": 1})]
+    assert last_words.collect(tmp_path / "0", 0) == []
 
 
 @pytest.mark.parametrize("failing", ["commit", "create_exclusive"])

@@ -244,6 +244,34 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert recording.info.attempts[0].ended == "vanished"
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_recorder_made_in_a_worker_is_written(tmp_path: Path, method: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import multiprocessing, sys
+from rlprobe import Recorder
+
+def work(path):
+    recorder = Recorder(path, flush_seconds=60)
+    recorder.step(1, loss=1.0)
+    if "failing" in path:
+        raise ValueError("no such prompt")
+
+if __name__ == "__main__":
+    worker = multiprocessing.get_context({method!r}).Process(target=work, args=(sys.argv[1],))
+    worker.start()
+    worker.join()
+    sys.exit(worker.exitcode)
+""")
+    for name, ended in (("run", "completed"), ("failing", "crashed")):
+        command = [sys.executable, str(script), str(tmp_path / name)]
+        done = subprocess.run(command, check=False, timeout=60, capture_output=True)
+        assert done.returncode == (name == "failing")
+        recording = Recording(tmp_path / name)
+        assert steps(recording) == [1]
+        assert recording.info.attempts[0].ended == ended
+
+
 def test_a_live_run_is_running_and_readable(tmp_path: Path) -> None:
     code = "recorder.step(1, loss=1.0); print('up', flush=True); time.sleep(60)"
     process = start(code, tmp_path, flush_seconds=0.05)

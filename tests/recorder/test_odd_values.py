@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlprobe import Recorder
-from rlprobe.recorder import batches
+from rlprobe.recorder import batches, encode
+from rlprobe.store import shards
+from rlprobe.store.compaction import compact
 from rlprobe.store.recording import Recording
 
 
@@ -318,13 +321,33 @@ def test_rows_that_no_encoder_takes_cost_no_others(
         with Recorder(tmp_path, signals=False, flush_seconds=60) as recorder:
             for step in range(100):
                 recorder.step(step, loss=1.0, odd="no number")
-            assert recorder.flush() is True
+            assert recorder.flush() is False, "two rows could not be kept"
     run = Recording(tmp_path)
     assert sorted(set(range(100)) - set(run.steps.step.tolist())) == [3, 70]
     assert len(run.steps) == 98
     assert "2 dropped steps rows" in run.info.health
     assert "98 values that are no numbers" in run.info.health
     assert sum("no column can take it" in str(warning.message) for warning in caught) == 1
+
+
+def test_many_names_make_many_shards_and_not_one_of_empty_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encode, "MOST_COLUMNS", 50)
+    monkeypatch.setattr(shards, "MOST_COLUMNS", 100)
+    with Recorder(tmp_path, signals=False, flush_seconds=0.05) as recorder:
+        for step in range(20):
+            recorder.step(step, **{f"m/{step}/{name}": float(name) for name in range(20)})
+        recorder.flush()
+        time.sleep(0.3)  # a merge, if there were one
+    run = Recording(tmp_path)
+    assert run.steps.step.tolist() == list(range(20))
+    assert len(run.steps.names) == 401
+    files = list((tmp_path / "steps").iterdir())
+    assert len(files) >= 10
+    compact(tmp_path)
+    assert len(Recording(tmp_path).steps.names) == 401
+    assert run.info.health == ""
 
 
 def test_each_kind_is_warned_of_once(tmp_path: Path) -> None:
