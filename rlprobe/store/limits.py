@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 from rlprobe import environment
 from rlprobe.numbers import plural, size
@@ -38,6 +39,42 @@ _lifted: ContextVar[bool] = ContextVar("lifted", default=False)
 
 class TooLargeError(ValueError):
     """A file says that it holds more than is read; the message says what."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much some shards hold, as their footers say.
+
+    Attributes:
+        cells: rows times columns, shard by shard.
+        decoded: bytes of their columns before they leave their dictionaries.
+        size: bytes on disk.
+    """
+
+    rows: int = 0
+    cells: int = 0
+    decoded: int = 0
+    size: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(
+            self.rows + other.rows,
+            self.cells + other.cells,
+            self.decoded + other.decoded,
+            self.size + other.size,
+        )
+
+    def check(self, *, numbers: bool) -> None:
+        """Raise TooLargeError where it is more than a table of numbers, or of records, holds."""
+        if numbers:
+            rows_of_numbers(self.rows, self.size)
+            cells(self.cells, self.size)
+        else:
+            rows_of_records(self.rows, self.size)
+            text(self.decoded, self.size)
+
+
+NOTHING = Amount()
 
 
 @contextmanager
@@ -73,10 +110,10 @@ def rows_of_numbers(rows: int, file_bytes: int) -> None:
         refuse(f"{plural(rows, 'row')} in {size(file_bytes)}, more than is read")
 
 
-def cells(rows: int, columns: int) -> None:
+def cells(count: int, file_bytes: int) -> None:
     """Numbers of a table."""
-    if rows * columns > MOST_CELLS:
-        refuse(f"{plural(columns, 'column')} of {plural(rows, 'row')}, more than is read")
+    if count > max(MOST_CELLS, file_bytes):
+        refuse(f"{plural(count, 'number')} in {size(file_bytes)}, more than is read")
 
 
 def cells_at_once(rows: int, columns: int) -> None:

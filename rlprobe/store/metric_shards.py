@@ -75,17 +75,23 @@ class MetricShard:
 
 
 def metric_shard(
-    table: str, name: ShardName, file: ShardFile, remark: Remark, *, whole: bool = False
+    table: str,
+    name: ShardName,
+    file: ShardFile,
+    remark: Remark,
+    *,
+    whole: bool = False,
+    reopen: bool = False,
 ) -> MetricShard:
     """A shard's rows, their keys checked.
 
     Args:
         whole: read every column now, and close the file.
+        reopen: close the file, and open it again for each column.
 
     Raises:
-        ShardError: its rows have no steps, or it is too large or damaged.
+        ShardError: its rows have no steps, or it is damaged.
     """
-    file.check_size(table)
     names = metric_names(table, file.types)
     _tell_unfit(table, file, names, remark)
     wanted = [key for key in ("step", "attempt", "rank", "time") if key in file.types]
@@ -97,13 +103,21 @@ def metric_shard(
         columns = [column[counted] for column in columns]
     step, attempt, rank, time = columns
     metrics = _fitted(read, names, remark) if whole else None
-    if whole:
+    if whole or reopen:
         file.close()
 
     def stored(column: str) -> pa.ChunkedArray:
-        return file.read([column]).column(0)
+        return (_again(file, column) if reopen else file.read([column])).column(0)
 
     return MetricShard(names, step, attempt, rank, time, counted, stored, remark, metrics)
+
+
+def _again(file: ShardFile, column: str) -> pa.Table:
+    try:
+        with ShardFile(file.path, known=file.sealed) as again:
+            return again.read([column])
+    except FileNotFoundError:
+        raise ShardError("merged away while it was read; read the run again") from None
 
 
 def _fitted(read: pa.Table, names: frozenset[str], remark: Remark) -> pa.Table:

@@ -28,9 +28,11 @@ _KEPT_ROLLOUTS = 64_000_000  # bytes, about, of rollouts that were read and are 
 _MOST_RANKS = 1 << 20
 _MOST_NOTES = 100
 _BEYOND = 2**63
-_MOST_OPEN = 64  # shards of one table that stay open; of more, every column is read at once
+_MOST_OPEN = 64  # shards of one table that stay open
 _SHORT = 16_384  # rows: to read a column of so few costs more than the column
 _CELLS_AT_ONCE = 16_000_000  # of one table, about 128 MB, that are read with its first column
+_ANY = 2**62  # rows, where no file stays open
+_MOST_CELLS_AT_ONCE = 100_000_000  # of one table, about 800 MB, where no file stays open
 
 T = TypeVar("T")
 
@@ -124,21 +126,24 @@ class Recording:
     def _frame(self, table: str) -> Frame:
         if table_shards.count(self.path, table) <= _MOST_OPEN:
             try:
-                return self._metrics(table, whole=False)
-            except TooManyOpenError:  # then no file is kept open
+                return self._metrics(table, keep_open=True)
+            except TooManyOpenError:
                 pass
-        return self._metrics(table, whole=True)
+        return self._metrics(table, keep_open=False)
 
-    def _metrics(self, table: str, *, whole: bool) -> Frame:
+    def _metrics(self, table: str, *, keep_open: bool) -> Frame:
         cells = 0
+        short, most = (_SHORT, _CELLS_AT_ONCE) if keep_open else (_ANY, _MOST_CELLS_AT_ONCE)
 
         def read(name: ShardName, file: ShardFile, remark: Remark) -> MetricShard:
             nonlocal cells
             cells += file.rows * len(file.types)
-            at_once = whole or (file.rows <= _SHORT and cells <= _CELLS_AT_ONCE)
-            return metric_shards.metric_shard(table, name, file, remark, whole=at_once)
+            whole = file.rows <= short and cells <= most
+            return metric_shards.metric_shard(
+                table, name, file, remark, whole=whole, reopen=not keep_open
+            )
 
-        return metric_shards.frame(self._shards(table, read, keep_open=not whole))
+        return metric_shards.frame(self._shards(table, read, keep_open=keep_open))
 
     @cached_property
     def events(self) -> tuple[Event, ...]:

@@ -32,6 +32,7 @@ class ShardFile:
     Args:
         root: the run directory; that of the path where it is not given.
         content: the file's bytes, where they have been read already.
+        known: it has been opened before, and matched its checksum.
 
     Attributes:
         path: where it lies.
@@ -49,9 +50,15 @@ class ShardFile:
     """
 
     def __init__(
-        self, path: Path, root: Path | None = None, *, content: bytes | None = None
+        self,
+        path: Path,
+        root: Path | None = None,
+        *,
+        content: bytes | None = None,
+        known: bool = False,
     ) -> None:
         self.path = path
+        self._known = known
         self._file: BinaryIO
         if content is None:
             self._file = _admitted(path, root or path.parent.parent)
@@ -66,11 +73,11 @@ class ShardFile:
 
     def _open(self) -> None:
         try:
-            if self.size <= _IN_MEMORY:
+            if self.size <= _IN_MEMORY and not isinstance(self._file, io.BytesIO):
                 content = self._file.read()
                 self._file.close()
                 self._file = io.BytesIO(content)
-            self.sealed = self._checked()
+            self.sealed = self._known or self._checked()
             # Pages are checked where no checksum of the whole file has been: earlier versions.
             self._parquet = pq.ParquetFile(self._file, page_checksum_verification=True)
             self._describe()
@@ -123,21 +130,21 @@ class ShardFile:
                 hint="Upgrade rlprobe.",
             )
 
-    def check_size(self, table: str) -> None:
-        """Whether what the footer says is within the limits of a table.
+    def check_size(self, table: str, others: limits.Amount = limits.NOTHING) -> limits.Amount:
+        """How much this and other shards of a table hold, where that is within the limits.
 
         Raises:
             ShardError: it is not.
         """
+        own = limits.Amount(
+            self.rows, self.rows * len(self.types), self._decoded_bytes(), self.size
+        )
+        amount = own + others
         try:
-            if schema.tables()[table].metrics:
-                limits.rows_of_numbers(self.rows, self.size)
-                limits.cells(self.rows, len(self.types))
-            else:
-                limits.rows_of_records(self.rows, self.size)
-                limits.text(self._decoded_bytes(), self.size)
+            amount.check(numbers=schema.tables()[table].metrics)
         except limits.TooLargeError as error:
             raise ShardError(f"{error}. {limits.HINT}") from error
+        return amount
 
     def _decoded_bytes(self) -> int:
         metadata = self._parquet.metadata

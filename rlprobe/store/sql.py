@@ -29,9 +29,11 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
-    "memory_limit": "4GB",
+    "memory_limit": "2GB",
     "temp_directory": "",
 }
+_FETCHED = 10_000  # rows at a time
+_MOST_CELLS = 50_000_000  # of an answer: some gigabytes of Python values
 _READING = (duckdb.IOException, duckdb.InternalException, duckdb.InvalidInputException)
 # A row of an earlier attempt is off the lineage from the first step of any later attempt on.
 _LINEAGE = """
@@ -92,7 +94,7 @@ def _answer(
             _check(connection, statement)
             cursor = connection.execute(statement)
             columns = tuple(str(column[0]) for column in cursor.description or ())
-            return Result(columns, tuple(cursor.fetchall()), tuple(problems))
+            return Result(columns, tuple(_fetched(cursor, len(columns))), tuple(problems))
         except UsageError:
             raise
         except Exception as error:  # DuckDB's own, or Python's of a value that it has no type for
@@ -102,6 +104,18 @@ def _answer(
                 f"Couldn't run the query on '{path}': {error or type(error).__name__}",
                 hint=_hint(error),
             ) from error
+
+
+def _fetched(cursor: duckdb.DuckDBPyConnection, width: int) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    while part := cursor.fetchmany(_FETCHED):
+        rows += part
+        if len(rows) * width > _MOST_CELLS:
+            raise UsageError(
+                f"Couldn't run the query: its answer has more than {_MOST_CELLS:,} values",
+                hint="Ask for fewer rows (LIMIT), or for an aggregate of them.",
+            )
+    return rows
 
 
 def _check(connection: duckdb.DuckDBPyConnection, statement: str) -> None:

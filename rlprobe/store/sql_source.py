@@ -19,8 +19,8 @@ from rlprobe.store.layout import ShardName
 from rlprobe.store.shard_file import ShardFile
 from rlprobe.store.table_shards import Note, Remark, TableShards
 
-_MOST_FILES = 64  # that a data set is made of
-_SMALL = 1 << 20  # bytes: such a shard of texts is read at once
+_MOST_FILES = 64  # of a data set; of more, small ones are read at once
+_SMALL = 1 << 20  # bytes: a smaller shard of texts is read at once
 
 
 def shard_source(run_dir: Path, table: str, note: Note, *, at_once: bool = False) -> Any:
@@ -30,12 +30,12 @@ def shard_source(run_dir: Path, table: str, note: Note, *, at_once: bool = False
         note: told what was left out.
         at_once: read every row now.
     """
-    at_once = at_once or table_shards.count(run_dir, table) > _MOST_FILES
+    least = 0 if table_shards.count(run_dir, table) <= _MOST_FILES else _SMALL
 
     def read(name: ShardName, file: ShardFile, remark: Remark) -> tuple[pa.Schema, Any]:
-        if not at_once and file.sealed and _as_written(table, file):
+        lazily = not at_once and file.sealed and file.size >= least
+        if lazily and _as_written(table, file):
             if schema.tables()[table].metrics:
-                file.check_size(table)
                 return _schema(file), str(file.path)
             rows = records.read(table, name, file, remark)  # which checks how much text it is
             if file.size >= _SMALL:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from rlprobe.errors import InputError, NewerFormatError
-from rlprobe.store import admission, layout
+from rlprobe.store import admission, layout, limits
 from rlprobe.store.layout import ShardName
 from rlprobe.store.shard_file import ShardError, ShardFile
 from rlprobe.values import Problem
@@ -47,6 +47,7 @@ class TableShards(Generic[T]):
         self._keep_open = keep_open
         self._directory = run_dir / table
         self._made: dict[ShardName, T | None] = {}
+        self._amount = limits.NOTHING
         why = admission.directory_problem(self._directory, run_dir)
         if why:
             note(Problem(str(self._directory), f"left out: {why}", table))
@@ -80,6 +81,7 @@ class TableShards(Generic[T]):
             self._remark(path, f"left out: {error}. {error.hint}")
             return None
         try:
+            self._amount = file.check_size(self._table, self._amount)
             return self._read(name, file, lambda words: self._remark(path, words))
         except ShardError as error:
             file.close()

@@ -314,3 +314,41 @@ def test_every_verb_names_what_it_left_out(run: Path, verb: tuple[str, ...]) -> 
     outcome, said = answer([{"RUN": str(run), "NEW": new}.get(word, word) for word in verb])
     assert outcome == ANSWERED
     assert "does not match its checksum" in " ".join(said.split())
+
+
+def test_limits_are_those_of_a_table_not_of_a_shard(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bomb in many parts is one."""
+    path = next((run / "steps").glob("*.parquet"))
+    one = pq.read_table(path).slice(0, 1)
+    for number in range(5):
+        part = path.with_name(f"a0001-r00000-zz{number}-00000000-00000000.parquet")
+        hostile.stored(part, pa.concat_tables([one] * 50).combine_chunks())
+    monkeypatch.setattr(limits, "_FREE_ROWS", 200)
+    monkeypatch.setattr(limits, "MOST_ROWS", 200)
+    recording = Recording(run)
+    assert len(recording.steps) == 60 + 2 * 50
+    assert [problem.message[:18] for problem in recording.problems] == ["left out: 210 rows"] * 3
+
+
+def test_large_tables_of_many_shards_are_read_column_by_column(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlprobe.store import recording as module
+
+    whole = Recording(run).steps.load("loss")[0].tolist()
+    for names in ({"_MOST_OPEN": 0, "_MOST_CELLS_AT_ONCE": 0}, {"_MOST_OPEN": 0}, {"_SHORT": 0}):
+        with monkeypatch.context() as patch:
+            for name, value in names.items():
+                patch.setattr(module, name, value)
+            recording = Recording(run)
+            assert recording.steps.load("loss")[0].tolist() == whole
+            assert recording.problems == ()
+    monkeypatch.setattr(module, "_MOST_OPEN", 0)
+    monkeypatch.setattr(module, "_MOST_CELLS_AT_ONCE", 0)
+    recording = Recording(run)
+    assert len(recording.steps) == 60
+    next((run / "steps").glob("*.parquet")).unlink()
+    assert not recording.steps.load("loss")[1].any()
+    assert "merged away while it was read" in recording.problems[0].message

@@ -52,7 +52,7 @@ def read(directory: Path) -> list[int]:
 def test_a_merge_killed_at_any_point_loses_and_doubles_nothing(
     tmp_path_factory: pytest.TempPathFactory, count: int, deleted: int, start: int
 ) -> None:
-    directory = tmp_path_factory.mktemp("steps")
+    directory = tmp_path_factory.mktemp("run") / "steps"
     names = write(directory, count)
     start = min(start, count - 8)
     before = {str(name): (directory / str(name)).read_bytes() for name in names}

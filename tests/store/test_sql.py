@@ -127,3 +127,18 @@ def test_a_foreign_log_has_the_same_tables() -> None:
     assert ask(run, "SELECT count(*) FROM ranks") == [(0,)]
     columns = [row[0] for row in ask(run, "DESCRIBE steps")]
     assert columns == ["step", "attempt", "time", "loss"]
+
+
+def test_an_answer_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, 1, 0, [1], loss=0.5)
+    monkeypatch.setattr(sql, "_MOST_CELLS", 1000)
+    assert len(ask(Recording(tmp_path), "SELECT * FROM range(1000)")) == 1000
+    with pytest.raises(UsageError, match="more than 1,000 values") as caught:
+        sql.query(Recording(tmp_path), "SELECT * FROM range(3000000000)")
+    assert "LIMIT" in caught.value.hint
+
+
+def test_a_value_that_python_has_no_type_for_is_no_fault(tmp_path: Path) -> None:
+    write(tmp_path, 1, 0, [1], loss=0.5)
+    (row,) = ask(Recording(tmp_path), "SELECT timestamp '290000-01-01', 2::HUGEINT ** 120")
+    assert len(row) == 2
