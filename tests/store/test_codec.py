@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlprobe import redaction
 from rlprobe.store import codec, from_run, metric_shards, shards
 from rlprobe.store.frame import Frame, empty_frame, frame_of
 from rlprobe.store.layout import ShardName
@@ -34,6 +35,10 @@ doubles = st.floats()
 times = st.just(math.nan) | st.integers(1, 4 * 10**15).map(lambda micros: micros / 1e6)
 json_values = st.none() | st.booleans() | st.integers() | doubles | texts | st.lists(texts)
 
+# What looks like a secret does not come back.
+harmless = st.dictionaries(texts, json_values, max_size=3).filter(
+    lambda data: redaction.settings(data) == data
+)
 events = st.builds(
     Event,
     kind=known,
@@ -41,8 +46,8 @@ events = st.builds(
     time=times,
     attempt=st.integers(1, 3),
     rank=small,
-    message=texts,
-    data=st.dictionaries(texts, json_values, max_size=3),
+    message=texts.filter(lambda message: redaction.text(message) == message),
+    data=harmless,
 )
 rollouts = st.builds(
     Rollout,
