@@ -8,7 +8,6 @@ nothing.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections import Counter
 
@@ -42,6 +41,4 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    code = main()
-    sys.stdout.flush()
-    os._exit(code)  # a writer whose disk hung may still hold on to something
+    sys.exit(main())

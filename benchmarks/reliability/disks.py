@@ -1,14 +1,12 @@
 """A disk that fails under a recorded TRL run: the training must come out the same, bit for bit.
 
-`python -m benchmarks.reliability.disks 20 [--from SEED]` trains that many times for each fault: at
-a random step the disk is full, read-only, tells EIO, hangs, or the directory is deleted. Weights
+At a random step the disk is full, read-only, tells EIO, hangs, or the directory is deleted. Weights
 and the states of all random number generators are compared with the run that nobody recorded, and
 what is missing in the recording must have been said, in it or on stderr.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import errno
 import functools
@@ -241,22 +239,3 @@ def campaign(fault: str, count: int, first: int = 0) -> Counter[str]:
         if outcome != SAME:
             print(f"{fault}, seed {seed}: {outcome}", flush=True)
     return outcomes
-
-
-def main(words: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.reliability.disks")
-    parser.add_argument("count", type=int, nargs="?", default=20)
-    parser.add_argument("--from", dest="first", type=int, default=0)
-    given = parser.parse_args(words)
-    bad = False
-    for fault in FAULTS:
-        begin = time.monotonic()
-        counts = campaign(fault, given.count, given.first)
-        bad |= bool(set(counts) - {SAME})
-        took = time.monotonic() - begin
-        print(f"{fault:10} {given.count:4} trainings in {took:,.0f} s:", dict(counts), flush=True)
-    os._exit(bad)  # a writer that hung may still hold on to something
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,14 @@
 """kill -9 at random moments: of a recorder, of `compact`, of the launcher and of what it runs.
 
-`python -m benchmarks.reliability.kills 1000 [--from SEED]` divides the kills among the four. A
-victim tells over a pipe what it was promised (an event or a flush that returned); after its death
+A victim tells over a pipe what it was promised (an event or a flush that returned); after its death
 the recording must be readable, whole, and hold all of that.
 """
 
 from __future__ import annotations
 
-import argparse
+import atexit
 import contextlib
+import functools
 import os
 import select
 import shutil
@@ -29,7 +29,6 @@ from rlprobe.store.recording import Recording
 
 LOST, UNREADABLE, REPEATED, HARMED, HELD = "LOST", "UNREADABLE", "REPEATED", "HARMED", "held"
 _LONGEST = 0.12  # seconds that a victim lives at most
-_SHARE = {"recorder": 0.5, "compact": 0.2, "launcher": 0.15, "command": 0.15}
 _SCRIPT = """
 import os, sys, time
 from rlprobe import Recorder
@@ -139,27 +138,27 @@ def kill_compact(random: Random, folder: Path) -> str:
 
 
 _ROWS = 120
-_left: list[Path] = []
 
 
+@functools.cache
 def _left_behind() -> Path:
     """A recording of many small shards whose writer died."""
-    if not _left:
-        folder = Path(tempfile.mkdtemp(prefix="rlprobe-kills-")) / "run"
+    parent = Path(tempfile.mkdtemp(prefix="rlprobe-kills-"))
+    atexit.register(shutil.rmtree, parent, ignore_errors=True)
+    folder = parent / "run"
 
-        def record(acks: int) -> None:
-            recorder = Recorder(folder, flush_seconds=60)
-            for step in range(_ROWS):
-                recorder.step(step, loss=1.0)
-                if step % 10 == 0:
-                    recorder.nan_detected(step)
-            recorder.flush()
-            os.write(acks, b"done 0\n")
-            time.sleep(60)
+    def record(acks: int) -> None:
+        recorder = Recorder(folder, flush_seconds=60)
+        for step in range(_ROWS):
+            recorder.step(step, loss=1.0)
+            if step % 10 == 0:
+                recorder.nan_detected(step)
+        recorder.flush()
+        os.write(acks, b"done 0\n")
+        time.sleep(60)
 
-        assert _killed(record, 60, until_done=True).done
-        _left.append(folder)
-    return _left[0]
+    assert _killed(record, 60, until_done=True).done
+    return folder
 
 
 def _killed(
@@ -281,23 +280,3 @@ def campaign(kind: str, count: int, first: int = 0) -> Counter[str]:
         if outcome != HELD:
             print(f"{kind}, seed {seed}: {outcome}", flush=True)
     return outcomes
-
-
-def main(words: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.reliability.kills")
-    parser.add_argument("count", type=int, nargs="?", default=1000)
-    parser.add_argument("--from", dest="first", type=int, default=0)
-    given = parser.parse_args(words)
-    bad = 0
-    for kind, share in _SHARE.items():
-        begin = time.monotonic()
-        outcomes = campaign(kind, round(given.count * share), given.first)
-        bad += outcomes.total() - outcomes[HELD]
-        took = time.monotonic() - begin
-        print(f"{kind:10} {outcomes.total():5,} kills in {took:,.0f} s:", dict(outcomes))
-    shutil.rmtree(_left[0].parent, ignore_errors=True) if _left else None
-    sys.exit(bool(bad))
-
-
-if __name__ == "__main__":
-    main()

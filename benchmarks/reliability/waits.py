@@ -1,12 +1,10 @@
 """A disk that hangs for minutes: how long fork, signals, `describe` and such make training wait.
 
-`python -m benchmarks.reliability.waits 5` does each of them that many times, in a process whose
-writer hangs in `fsync`.
+Each is done in turn, in a process whose writer hangs in `fsync`.
 """
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -92,16 +90,3 @@ def campaign(count: int, first: int = 0) -> Counter[str]:
         if outcome != IN_TIME:
             print(f"{action}: {outcome}", flush=True)
     return outcomes
-
-
-def main(words: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.reliability.waits")
-    parser.add_argument("count", type=int, nargs="?", default=5)
-    given = parser.parse_args(words)
-    outcomes = campaign(given.count * len(ACTIONS))
-    print(dict(outcomes))
-    sys.exit(bool(set(outcomes) - {IN_TIME}))
-
-
-if __name__ == "__main__":
-    main()

@@ -18,19 +18,7 @@ import pytest
 
 from rlprobe.store.recording import Recording
 from rlprobe.values import Event
-
-LAUNCH = [
-    sys.executable,
-    "-c",
-    "import sys; from rlprobe.cli import main; sys.exit(main())",
-    "record",
-]
-# What any Python of ours needs, and nothing of an outer recording or of pytest.
-ENVIRONMENT = {
-    **{key: value for key, value in os.environ.items() if not key.startswith("RLPROBE_")},
-    "PYTHONWARNINGS": "ignore",
-    "OMP_NUM_THREADS": "1",
-}
+from tests.launcher.processes import ENVIRONMENT, RECORD
 
 
 @dataclass
@@ -67,7 +55,7 @@ def run(tmp_path: Path) -> Run:
     def record(*command: str, environment: dict[str, str] | None = None) -> Ran:
         run_dir = tmp_path / "run"
         done = subprocess.run(
-            [*LAUNCH, "--run", str(run_dir), "--", *command],
+            [*RECORD, "--run", str(run_dir), "--", *command],
             capture_output=True,
             cwd=tmp_path,
             env={**ENVIRONMENT, **(environment or {})},
@@ -105,14 +93,14 @@ def test_one_file_for_both_keeps_the_order(tmp_path: Path) -> None:
     code = "import os\nfor i in range(500): os.write(1 + i % 2, b'%d\\n' % i)"
     target = tmp_path / "log"
     with target.open("wb") as file:
-        command = [*LAUNCH, "--run", str(tmp_path / "run"), "--", sys.executable, "-c", code]
+        command = [*RECORD, "--run", str(tmp_path / "run"), "--", sys.executable, "-c", code]
         subprocess.run(command, stdout=file, stderr=file, env=ENVIRONMENT, check=True, timeout=60)
     lines = [line for line in target.read_text().splitlines() if line.isdigit()]
     assert lines == [str(number) for number in range(500)]
 
 
 def test_input_reaches_the_command(tmp_path: Path) -> None:
-    command = [*LAUNCH, "--run", str(tmp_path / "run"), "--", "cat"]
+    command = [*RECORD, "--run", str(tmp_path / "run"), "--", "cat"]
     done = subprocess.run(
         command, input=b"a\0b\n", capture_output=True, env=ENVIRONMENT, check=True, timeout=60
     )
@@ -180,7 +168,7 @@ def test_what_cannot_be_started(
 
 @pytest.mark.parametrize("words", [[], ["--fail-on", "sometimes", "--", "touch", "ran"]])
 def test_usage_errors_are_found_before_the_command_runs(tmp_path: Path, words: list[str]) -> None:
-    command = [*LAUNCH, *words]
+    command = [*RECORD, *words]
     done = subprocess.run(
         command, capture_output=True, env=ENVIRONMENT, cwd=tmp_path, check=False, timeout=60
     )
@@ -194,7 +182,7 @@ def test_usage_errors_are_found_before_the_command_runs(tmp_path: Path, words: l
 def _started(tmp_path: Path, *command: str) -> subprocess.Popen[bytes]:
     """Start a recorded command in a session of its own; returns when it says it is ready."""
     process = subprocess.Popen(
-        [*LAUNCH, "--run", str(tmp_path / "run"), "--", *command],
+        [*RECORD, "--run", str(tmp_path / "run"), "--", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=ENVIRONMENT,
@@ -261,7 +249,7 @@ def test_a_terminal_stays_a_terminal(tmp_path: Path) -> None:
 
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 101, 0, 0))
     process = subprocess.Popen(
-        [*LAUNCH, "--run", str(tmp_path / "run"), "--", *python(code)],
+        [*RECORD, "--run", str(tmp_path / "run"), "--", *python(code)],
         stdout=theirs,
         stderr=theirs,
         env=ENVIRONMENT,
@@ -286,7 +274,7 @@ def test_control_c_in_a_terminal_reaches_the_command_once(tmp_path: Path) -> Non
     time.sleep(0.5)
     print("interrupts:", len(got), flush=True)
     """
-    command = [*LAUNCH, "--run", str(tmp_path / "run"), "--", *python(code)]
+    command = [*RECORD, "--run", str(tmp_path / "run"), "--", *python(code)]
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvpe(command[0], command, ENVIRONMENT)
