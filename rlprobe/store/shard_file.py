@@ -79,7 +79,7 @@ class ShardFile:
                 self._file = io.BytesIO(content)
             self.sealed = self._known or self._checked()
             # Pages are checked where no checksum of the whole file has been: earlier versions.
-            self._parquet = pq.ParquetFile(self._file, page_checksum_verification=True)
+            self._parquet = pq.ParquetFile(self._file, page_checksum_verification=not self.sealed)
             self._describe()
         except limits.TooLargeError as error:
             raise ShardError(f"{error}. {limits.HINT}") from error
