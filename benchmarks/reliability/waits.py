@@ -18,6 +18,7 @@ IN_TIME, LATE, WRONG = "in time", "LATE", "WRONG END"
 _START = f"""
 import os, signal, sys, threading, time
 from rlprobe import Recorder
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
 hangs = threading.Event()
 real = os.fsync
 def fsync(descriptor):
