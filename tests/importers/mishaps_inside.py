@@ -68,12 +68,13 @@ def _column(data: bytearray, random: Random) -> None:
     """A column of a table gets another type, other values, or another name."""
     try:
         table = pq.read_table(io.BytesIO(data))
+        names = table.column_names
     except (pa.ArrowException, OSError, ValueError):
         return
     if not table.num_columns:
         return
     at, size = random.randrange(table.num_columns), table.num_rows
-    name = table.column_names[at]
+    name = names[at]
     values: list[Any] = random.choice(
         [
             [[1, 2]] * size,
