@@ -18,6 +18,12 @@ The command line prints both and exits with 2. `Inconclusive` never reaches a us
 from __future__ import annotations
 
 
+def first_line(error: BaseException, most: int = 200) -> str:
+    """The first line of what an error of somebody else's says, or else its type."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:most] if lines else type(error).__name__
+
+
 class RlprobeError(Exception):
     """Root of everything rlprobe raises on purpose.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 _LARGE = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
@@ -24,6 +25,11 @@ def steps(first: int | None, last: int | None) -> str:
 def plural(value: int, noun: str) -> str:
     """`1 rank`, `64 ranks`."""
     return f"{count(value)} {noun}" if value == 1 else f"{count(value)} {noun}s"
+
+
+def counts(totals: Mapping[str, int]) -> str:
+    """What was counted, by its key: `3 write failures, 1 dropped events rows`."""
+    return ", ".join(f"{count(value)} {key.replace('_', ' ')}" for key, value in totals.items())
 
 
 def kind(value: float) -> str | None:

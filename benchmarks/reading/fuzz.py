@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from benchmarks.scratch import in_memory
 from tests.importers.judge import (
     EXACT,
     LOST,
@@ -66,12 +67,8 @@ def make(seed: int, shape: str | None = None) -> Log:
 
 def _batch(task: tuple[int, int, str | None]) -> list[Trial]:
     first, count, shape = task
-    with tempfile.TemporaryDirectory(dir=_memory()) as name:
+    with tempfile.TemporaryDirectory(dir=in_memory()) as name:
         return [trial(seed, shape, Path(name)) for seed in range(first, first + count)]
-
-
-def _memory() -> str | None:
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def trials(first: int, count: int, shape: str | None, jobs: int) -> Iterator[Trial]:

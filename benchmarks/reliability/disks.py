@@ -109,9 +109,7 @@ class Disk:
 def trained(folder: Path, run_dir: Path | None, at: int, fail: Callable[[], None]) -> str:
     """Train; a digest of weights and generators. At step `at` something happens to the disk."""
     import torch
-    from datasets import Dataset
     from transformers import TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
 
     from tests.integrations import tiny_grpo as tiny
 
@@ -121,30 +119,17 @@ def trained(folder: Path, run_dir: Path | None, at: int, fail: Callable[[], None
                 fail()
 
     torch.set_num_threads(1)
-    trainer = GRPOTrainer(
-        model=tiny.fresh_model(folder / "model", 0),
-        reward_funcs=tiny.reward_functions(tiny.Faults("none")),
-        args=GRPOConfig(
-            output_dir=str(folder / "out"),
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            report_to="none",
-            logging_steps=1,
-            per_device_train_batch_size=8,
-            num_generations=4,
-            max_completion_length=12,
-            max_steps=STEPS,
-            learning_rate=1e-3,
-            beta=0.04,
-            save_strategy="no",
-            dataloader_pin_memory=False,
-            seed=0,
-            disable_tqdm=True,
-        ),
-        train_dataset=Dataset.from_dict({"prompt": ["1+1=", "2+3=", "4-2=", "3+3="] * 8}),
-        processing_class=tiny.tokenizer(),
-        callbacks=[Failing()],
+    trainer = tiny.trainer_of(
+        tiny.fresh_model(folder / "model", 0),
+        tiny.Faults("none"),
+        Failing(),
+        output_dir=str(folder / "out"),
+        logging_steps=1,
+        per_device_train_batch_size=8,
+        max_steps=STEPS,
+        beta=0.04,
+        save_strategy="no",
+        seed=0,
     )
     if run_dir is not None:
         from rlprobe.integrations.trl import attach

@@ -1,14 +1,13 @@
 """One flipped bit, anywhere in a small recording: named and left out, or without any effect.
 
-`python -m benchmarks.reliability.flips 1000 [--from SEED]` flips that many single bits, one at a
-time, in shards, `run.json`, attempts and processes alike, and counts: `named` (what could not be
-read is named, the rest is judged, and no verdict of pass comes of it), `harmless` (every number and
-text is as it was), `SILENT` (another number or text, and nothing said), `UNSCANNABLE`.
+Single bits, one at a time, in shards, `run.json`, attempts and processes alike, are counted as
+`named` (what could not be read is named, the rest is judged, and no verdict of pass comes of it),
+`harmless` (every number and text is as it was), `SILENT` (another number or text, and nothing
+said), `UNSCANNABLE`.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import shutil
@@ -121,17 +120,3 @@ def campaign(count: int, first: int = 0, scan_every: int = 1) -> Counter[str]:
             counts[outcome(directory, known, scanned=seed % scan_every == 0)] += 1
             path.write_bytes(before)
     return counts
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.reliability.flips", description=__doc__)
-    parser.add_argument("count", type=int)
-    parser.add_argument("--from", dest="first", type=int, default=0)
-    given = parser.parse_args()
-    counts = campaign(given.count, given.first)
-    for name in (NAMED, HARMLESS, SILENT, UNSCANNABLE):
-        print(f"{counts[name]:6,} of {given.count:,} flipped bits: {name}")
-
-
-if __name__ == "__main__":
-    main()

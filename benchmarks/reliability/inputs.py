@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.scratch import in_memory
 from rlprobe.errors import RlprobeError
 from rlprobe.importers.faults import FAULT
 from tests.importers import hostile
@@ -105,14 +106,10 @@ def _expire(*_: object) -> None:
 def _batch(task: tuple[int, int, str]) -> list[Attempt]:
     first, count, only = task
     signal.signal(signal.SIGPROF, _expire)
-    with tempfile.TemporaryDirectory(dir=_memory()) as name:
+    with tempfile.TemporaryDirectory(dir=in_memory()) as name:
         folder = Path(name) / str(os.getpid())
         seeds = (seed for seed in range(first, first + count) if hostile.kind_of(seed, only))
         return [attempt(seed, folder) for seed in seeds]
-
-
-def _memory() -> str | None:
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def attempts(

@@ -15,7 +15,7 @@ from rlprobe.errors import InputError
 from rlprobe.exit_codes import UNREADABLE
 from rlprobe.findings import ScanReport
 from rlprobe.importers import open_runs
-from rlprobe.importers.faults import FAULT, FAULT_HINT, described
+from rlprobe.importers.faults import fault
 from rlprobe.importers.looked_at import beside
 from rlprobe.scan.engine import scan
 from rlprobe.store.layout import recordings_in
@@ -102,11 +102,9 @@ def _scan_into(done: Scans, run: Run, config: Config, note: str) -> None:
     except InputError as error:
         _pass_over(run.info.path, error, done)
     except Exception as error:  # the others are scanned all the same
-        fault = InputError(
-            f"Couldn't scan '{run.info.path}': {described(error)}, {FAULT}", hint=FAULT_HINT
-        )
-        fault.__cause__ = error
-        _pass_over(run.info.path, fault, done)
+        failed = fault(f"Couldn't scan '{run.info.path}'", error)
+        failed.__cause__ = error
+        _pass_over(run.info.path, failed, done)
 
 
 def _pass_over(path: str, error: InputError, done: Scans) -> None:

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rlprobe import environment
-from rlprobe.errors import InputError, RlprobeError
+from rlprobe.errors import InputError, RlprobeError, first_line
 
 FAULT = "a fault of rlprobe's own"
-FAULT_HINT = f"{environment.DEBUG}=1 shows the traceback; please report it with the file."
+_HINT = f"{environment.DEBUG}=1 shows the traceback; please report it with the file."
 
 
 class ReaderFaultError(InputError):
@@ -33,13 +33,15 @@ def contained(path: Path, reader: str) -> Iterator[None]:
         why = error.strerror or str(error)
         raise InputError(f"Couldn't read '{path}': {why}") from error
     except Exception as error:
-        raise ReaderFaultError(
-            f"Couldn't read '{path}' as {reader}: {described(error)}, {FAULT}",
-            hint=FAULT_HINT,
-        ) from error
+        raise fault(f"Couldn't read '{path}' as {reader}", error) from error
+
+
+def fault(what: str, error: Exception) -> ReaderFaultError:
+    """What could not be done, because of a fault of ours."""
+    return ReaderFaultError(f"{what}: {described(error)}, {FAULT}", hint=_HINT)
 
 
 def described(error: Exception) -> str:
     """What failed, in a few words: the type, and the first line of what it says."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__} ({lines[0][:120]})" if lines else type(error).__name__
+    name, words = type(error).__name__, first_line(error, 120)
+    return name if words == name else f"{name} ({words})"

@@ -16,8 +16,8 @@ class Batches:
 
     def __init__(self, framework: str | None, health: Health, *, attempt: int, rank: int) -> None:
         # Imported now, whole: nothing can be imported any more while an interpreter shuts down.
-        import rlprobe.store.shards  # noqa: F401
-        from rlprobe.recorder.encode import MetricEncoder, TooWideError
+        from rlprobe.recorder.encode import MetricEncoder
+        from rlprobe.store.shards import TooWideError
 
         self.attempt = attempt
         self._rank = rank

@@ -19,15 +19,12 @@ from rlprobe import naming, schema
 from rlprobe.store import codec
 from rlprobe.store.faults import is_of_value
 from rlprobe.store.frame import Column
+from rlprobe.store.shards import TooWideError
 from rlprobe.values import BoolArray, FloatArray, flat
 
 MOST_COLUMNS = 20_000  # of one shard: what many names make of few rows is nearly all empty
 
 MetricRow = tuple[int, float, dict[str, Any]]  # step, time, metrics
-
-
-class TooWideError(Exception):
-    """These rows have too many names for one shard."""
 
 
 @dataclass

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from rlprobe.recorder.backlog import Backlog
@@ -15,11 +16,10 @@ from rlprobe.recorder.buffer import Row, size_of_row
 from rlprobe.recorder.clock import Clock
 from rlprobe.recorder.health import Health
 from rlprobe.recorder.rollouts import RolloutSelector, SamplePolicy, size_of_rollout
+from rlprobe.store import layout
 from rlprobe.store.faults import is_of_value
 from rlprobe.store.text import plain_data, text_of
 from rlprobe.values import Event, Rollout
-
-_MOST_STEP = 2**62  # as large as a reader takes: differences of steps must fit 64 bits
 
 
 def whole_step(step: Any) -> int:
@@ -29,7 +29,7 @@ def whole_step(step: Any) -> int:
         ValueError, TypeError, OverflowError: it is none.
     """
     number: int = step if type(step) is int else _as_int(step)
-    if not -_MOST_STEP < number < _MOST_STEP:
+    if not -layout.MOST_STEP < number < layout.MOST_STEP:
         raise ValueError("too large")
     return number
 
@@ -124,20 +124,12 @@ class Intake:
             message=text_of(content["message"]),
             data=data,
         )
-        row = codec.event_row(self._with_plain_data(event))
-        self._backlog.add("events", row, 1000 + len(row["message"]) + len(row["data"]))
-
-    def _with_plain_data(self, event: Event) -> Event:
-        """The event itself, or with its data as text where JSON has no word for it."""
-        import json
-        from dataclasses import replace
-
         try:
-            json.dumps(dict(event.data), default=text_of)
-        except Exception:
+            row = codec.event_row(event)
+        except Exception:  # JSON has no word for it
             self._odd_event("data")
-            return replace(event, data=plain_data(event.data))
-        return event
+            row = codec.event_row(replace(event, data=plain_data(event.data)))
+        self._backlog.add("events", row, 1000 + len(row["message"]) + len(row["data"]))
 
     def _odd_event(self, what: str) -> None:
         self._health.count(f"event_{what}_kept_as_text")

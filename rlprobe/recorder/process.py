@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rlprobe import numbers
 from rlprobe.recorder import last_words
 from rlprobe.recorder.buffer import Buffer
 from rlprobe.recorder.disk import DiskWatch
@@ -96,7 +97,7 @@ class RecordedProcess:
         """Tell what earlier attempts could not, and start to write."""
         for attempt, counts in last_words.collect(self.run_dir, self.rank):
             self.health.include(counts)
-            message = f"attempt {attempt} could not tell: {_sentence(counts)}"
+            message = f"attempt {attempt} could not tell: {numbers.counts(counts)}"
             self.push_event("recorder_dropped", message, None, {**counts, "of_attempt": attempt})
         self.writer.start()
 
@@ -156,7 +157,7 @@ class RecordedProcess:
     def _report(self) -> None:
         """Tell the recording what was lost, now that something can be written."""
         lost = self.health.report()
-        self.push_event("recorder_dropped", _sentence(lost), None, lost)
+        self.push_event("recorder_dropped", numbers.counts(lost), None, lost)
         if os.getpid() == self._owner and not self.is_closed:
             self.files.tell(self.status)
 
@@ -187,7 +188,6 @@ class RecordedProcess:
         self.is_closed = True
         self.writer.stop_when_idle()
         request = self.writer.request(task=lambda: self._end(self.status or status))
-
         self._last_request = request
         return self._wait_for_the_end
 
@@ -200,7 +200,7 @@ class RecordedProcess:
             self._follow_restarts()
         if self.health.unreported():
             lost = self.health.report()
-            self.push_event("recorder_dropped", _sentence(lost), None, lost)
+            self.push_event("recorder_dropped", numbers.counts(lost), None, lost)
         if status == "completed" and self.status is None:
             message = "the recorder went out of use without close()" if self.is_abandoned else ""
             self.push_event("run_ended", message, self.writer.last_step, {"status": status})
@@ -232,7 +232,7 @@ class RecordedProcess:
         self.health.warn(
             "end",
             f"rlprobe: not all of the recording in '{self.run_dir}' could be written: "
-            f"{_sentence(lost) or 'the disk does not answer'}",
+            f"{numbers.counts(lost) or 'the disk does not answer'}",
         )
         if not self._is_told:
             last_words.leave(self.run_dir, self.files.attempt, self.rank, lost)
@@ -300,7 +300,3 @@ class RecordedProcess:
 
 def _nothing() -> None:
     """Nothing to wait for."""
-
-
-def _sentence(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in counts.items())

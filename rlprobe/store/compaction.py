@@ -17,6 +17,7 @@ from rlprobe import schema
 from rlprobe.errors import NewerFormatError
 from rlprobe.store import admission, files, layout, leftovers, processes, shards
 from rlprobe.store.layout import ShardName
+from rlprobe.store.shard_file import ShardFile
 from rlprobe.values import Problem
 
 MOST_BYTES = 256 * 1024 * 1024  # of shards that become one: a merge holds them in memory
@@ -157,7 +158,7 @@ def _batches(
 
 def _unreadable(path: Path) -> Problem | None:
     try:
-        with shards.open_shard(path) as file:
+        with ShardFile(path) as file:
             file.check_size(path.parent.name)
     except (ValueError, OSError, NewerFormatError) as error:
         return Problem(str(path), f"left alone: {error}")

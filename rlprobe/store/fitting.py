@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from rlprobe.store import arrow
+from rlprobe.errors import first_line
+from rlprobe.store import arrow, layout
 from rlprobe.values import BoolArray, IntArray
 
-MOST_STEP = 2**62  # steps whose differences are still whole numbers of 64 bits
 _LAST_TIME = 253_402_300_800_000_000  # microseconds: the year 10000
 
 
@@ -63,7 +63,7 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     try:
         return pc.cast(column, options=options)
     except (pa.ArrowException, ValueError, OverflowError) as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        said = first_line(error, 120)
         raise UnfitError(f"{shown(column.type)} where {shown(kind)} belongs ({said})") from error
 
 
@@ -101,7 +101,7 @@ def integers(column: pa.ChunkedArray, missing: int) -> tuple[IntArray, BoolArray
 
 def possible_steps(steps: IntArray) -> BoolArray:
     """Which steps are within the range that is computed with."""
-    possible: BoolArray = (steps > -MOST_STEP) & (steps < MOST_STEP)
+    possible: BoolArray = (steps > -layout.MOST_STEP) & (steps < layout.MOST_STEP)
     return possible
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.ipc
 
-from rlprobe.errors import InputError
+from rlprobe.errors import InputError, first_line
 from rlprobe.store import arrow, limits
 from rlprobe.values import BoolArray, FloatArray
 
@@ -44,7 +44,7 @@ class ForeignArrow:
         except limits.TooLargeError as error:
             raise InputError(f"Couldn't read '{path}': {error}", hint=limits.HINT) from error
         except _FAILS as error:
-            raise InputError(f"Couldn't read '{path}' as Arrow: {_first_line(error)}") from error
+            raise InputError(f"Couldn't read '{path}' as Arrow: {first_line(error)}") from error
 
     def _read(self, file: Any) -> Iterator[Any]:
         whole = bytes(file.read(len(_FILE))) == _FILE
@@ -64,7 +64,7 @@ class ForeignArrow:
             except StopIteration:
                 return
             except _FAILS as error:
-                self.torn = _first_line(error)
+                self.torn = first_line(error)
                 return
             yield batch
 
@@ -80,7 +80,7 @@ class ForeignArrow:
                 if not pa.types.is_string(table.schema.field(name).type)
             }
         except _FAILS as error:
-            raise InputError(f"Couldn't read '{self.path}': {_first_line(error)}") from error
+            raise InputError(f"Couldn't read '{self.path}': {first_line(error)}") from error
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Rows as objects."""
@@ -88,7 +88,3 @@ class ForeignArrow:
             names = batch.schema.names
             for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 yield dict(zip(names, values, strict=True))
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rlprobe.errors import InputError
+from rlprobe.errors import InputError, first_line
 from rlprobe.store import arrow, checksum, limits
 from rlprobe.values import BoolArray, FloatArray, Problem
 
@@ -52,8 +52,7 @@ class ForeignParquet:
         self._flat_texts = [name for name in self.texts if not pa.types.is_nested(types[name])]
 
     def _unreadable(self, error: BaseException) -> InputError:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        return InputError(f"Couldn't read '{self.path}' as Parquet: {said}")
+        return InputError(f"Couldn't read '{self.path}' as Parquet: {first_line(error)}")
 
     def _too_large(self, error: limits.TooLargeError) -> InputError:
         return InputError(f"Couldn't read '{self.path}': {error}", hint=limits.HINT)
@@ -74,12 +73,9 @@ class ForeignParquet:
             except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
                 if not columns and name == names[-1]:
                     raise self._unreadable(error) from error
-                self.problems.append(self._left_out(name, error))
+                words = f"column '{name}' left out: {first_line(error)}"
+                self.problems.append(Problem(str(self.path), words))
         return columns
-
-    def _left_out(self, name: str, error: BaseException) -> Problem:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        return Problem(str(self.path), f"column '{name}' left out: {said}")
 
     def _column(self, name: str) -> pa.ChunkedArray:
         column = self._file.read([name], use_threads=False).column(0)

@@ -22,6 +22,7 @@ from pathlib import Path
 MANIFEST = "run.json"
 ATTEMPTS = "attempts"
 SHARD_SUFFIX = ".parquet"
+MOST_STEP = 2**62  # steps are below: their differences are whole numbers of 64 bits
 NO_TIME = 0  # microseconds: `time` of rows from a log that does not tell when
 
 _SHARD = re.compile(

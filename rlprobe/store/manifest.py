@@ -47,10 +47,7 @@ def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size
         if number and _joins(folder, number, launch, rank):
             break
         number += 1
-        text = checksum.sealed_json(
-            {"launch": launch, "started": time.time(), "world_size": world_size}
-        )
-        if files.create_exclusive(folder / f"{number:04d}.json", text):
+        if _create_attempt(folder, number, launch, world_size):
             break
     modes.make_directory(folder / f"{number:04d}")
     write_process(run_dir, number, rank, writer, started=time.time())
@@ -61,21 +58,13 @@ def reopen_attempt(
     run_dir: Path, number: int, launch: str, rank: int, writer: str, world_size: int
 ) -> None:
     """Make an attempt's files again, after somebody deleted them under a living process."""
-    folder = run_dir / layout.ATTEMPTS
-    for directory in (run_dir, folder, folder / f"{number:04d}"):
-        modes.make_directory(directory)
-    text = checksum.sealed_json(
-        {"launch": launch, "started": time.time(), "world_size": world_size}
-    )
-    files.create_exclusive(folder / f"{number:04d}.json", text)
+    _create_attempt(_folder_of_attempt(run_dir, number), number, launch, world_size)
     write_process(run_dir, number, rank, writer, started=time.time())
 
 
 def add_attempt(run_dir: Path, attempt: Attempt, writer: str) -> None:
     """Write down an attempt of a run that happened elsewhere, with what is known of its end."""
-    folder = run_dir / layout.ATTEMPTS
-    for directory in (run_dir, folder, folder / f"{attempt.number:04d}"):
-        modes.make_directory(directory)
+    folder = _folder_of_attempt(run_dir, attempt.number)
     content: dict[str, Any] = {"launch": "imported", "world_size": attempt.world_size}
     if not math.isnan(attempt.started):
         content["started"] = attempt.started
@@ -83,6 +72,20 @@ def add_attempt(run_dir: Path, attempt: Attempt, writer: str) -> None:
     if attempt.ended in ENDS:
         started = 0.0 if math.isnan(attempt.started) else attempt.started
         write_process(run_dir, attempt.number, 0, writer, started=started, status=attempt.ended)
+
+
+def _create_attempt(folder: Path, number: int, launch: str, world_size: int) -> bool:
+    """Create an attempt's own file; False if somebody was first."""
+    content = {"launch": launch, "started": time.time(), "world_size": world_size}
+    return files.create_exclusive(folder / f"{number:04d}.json", checksum.sealed_json(content))
+
+
+def _folder_of_attempt(run_dir: Path, number: int) -> Path:
+    """The folder of all attempts, with that of this one made in it."""
+    folder = run_dir / layout.ATTEMPTS
+    for directory in (run_dir, folder, folder / f"{number:04d}"):
+        modes.make_directory(directory)
+    return folder
 
 
 def _joins(folder: Path, number: int, launch: str, rank: int) -> bool:

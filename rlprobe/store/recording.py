@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rlprobe import schema
+from rlprobe import numbers, schema
 from rlprobe._lazy import cached_property
 from rlprobe.errors import InputError
 from rlprobe.store import codec, layout, manifest, metric_shards, records, table_shards
@@ -74,7 +74,7 @@ class Recording:
             settings=self._settings(raw),
             attempts=self._attempts(),
             notes=(*map(str, raw.items("notes")[:_MOST_NOTES]), *self._notes),
-            health=_health_sentence(manifest.health(self.path)),
+            health=numbers.counts(dict(sorted(manifest.health(self.path).items()))),
             unmapped=self._unmapped(),
             unread=_unread(raw.items("unread")),
             records_end=raw.flag("records_end") is not False,
@@ -217,9 +217,3 @@ def _counted(value: Any) -> int:
     if _beyond(value):
         raise ValueError("more than can be counted")
     return int(value)
-
-
-def _health_sentence(totals: Mapping[str, int]) -> str:
-    return ", ".join(
-        f"{count:,} {kind.replace('_', ' ')}" for kind, count in sorted(totals.items())
-    )

@@ -13,10 +13,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlprobe import schema
+from rlprobe.errors import first_line
 from rlprobe.numbers import plural, size
 from rlprobe.store import arrow, fitting, layout, limits
 from rlprobe.store.layout import ShardName
-from rlprobe.store.shard_file import ShardError, ShardFile, first_line
+from rlprobe.store.shard_file import ShardError, ShardFile
 from rlprobe.values import BoolArray, IntArray
 
 _OF_THE_NAME = ("attempt", "rank")  # keys that a shard's name tells as well

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlprobe import schema
-from rlprobe.errors import NewerFormatError
+from rlprobe.errors import NewerFormatError, first_line
 from rlprobe.store import admission, checksum, limits
 
 FORMAT_KEY = b"rlprobe.format_version"
@@ -78,8 +78,7 @@ class ShardFile:
                 self._file.close()
                 self._file = io.BytesIO(content)
             self.sealed = self._known or self._checked()
-            # Pages are checked where no checksum of the whole file has been: earlier versions.
-            self._parquet = pq.ParquetFile(self._file, page_checksum_verification=not self.sealed)
+            self._parquet = self._opened()
             self._describe()
         except limits.TooLargeError as error:
             raise ShardError(f"{error}. {limits.HINT}") from error
@@ -89,6 +88,14 @@ class ShardFile:
             raise ShardError(f"torn or not Parquet ({first_line(error)})") from error
         if not self.sealed and SEALED_KEY in self._metadata:
             raise ShardError("damaged: its checksum is gone")
+
+    def _opened(self, read_dictionary: Sequence[str] = ()) -> pq.ParquetFile:
+        # Pages are checked where the whole file has not been: of earlier versions, opened again.
+        return pq.ParquetFile(
+            self._file,
+            read_dictionary=list(read_dictionary),
+            page_checksum_verification=self._known or not self.sealed,
+        )
 
     def _checked(self) -> bool:
         file = self._file
@@ -177,9 +184,7 @@ class ShardFile:
         """
         try:
             self._file.seek(0)
-            self._parquet = pq.ParquetFile(
-                self._file, read_dictionary=list(names), page_checksum_verification=True
-            )
+            self._parquet = self._opened(names)
         except Exception as error:
             raise ShardError(f"damaged ({first_line(error)})") from error
         return self.read()
@@ -200,9 +205,3 @@ def _admitted(path: Path, root: Path) -> BinaryIO:
         return admission.open_regular(path, root)
     except admission.NotAdmittedError as error:
         raise ShardError(str(error)) from error
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, in one line."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__

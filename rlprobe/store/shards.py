@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlprobe import schema
-from rlprobe.errors import NewerFormatError
+from rlprobe.errors import NewerFormatError, first_line
 from rlprobe.store import checksum, files, layout, modes
-from rlprobe.store.shard_file import FORMAT_KEY, SEALED_KEY, TABLE_KEY, ShardFile, first_line
+from rlprobe.store.shard_file import FORMAT_KEY, SEALED_KEY, TABLE_KEY, ShardFile
 
 MOST_COLUMNS = 50_000  # of a merged shard: half of what is read without a word
 FAN_IN = 8  # shards of one size class that are merged into one of the next
@@ -19,7 +19,7 @@ ROW_GROUP = 131_072
 
 
 class TooWideError(ValueError):
-    """Shards that are better left apart."""
+    """Rows, or shards, that have too many names together for one shard."""
 
 
 def write(directory: Path, name: layout.ShardName, table: pa.Table) -> Path:
@@ -62,17 +62,6 @@ def write_encoded(directory: Path, name: layout.ShardName, content: pa.Buffer) -
 def _text_columns(arrow_schema: pa.Schema) -> list[str] | bool:
     names = [field.name for field in arrow_schema if pa.types.is_string(field.type)]
     return names or False
-
-
-def open_shard(path: Path) -> ShardFile:
-    """Open one shard and check that it is ours, and whole.
-
-    Raises:
-        NewerFormatError: written by a newer rlprobe.
-        ValueError: no shard of a recording, damaged, or unreadable; the message says which.
-        FileNotFoundError: merged away since it was listed.
-    """
-    return ShardFile(path)
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:

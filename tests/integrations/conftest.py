@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -16,22 +15,15 @@ import pytest
 
 from rlprobe.store.recording import Recording
 from rlprobe.values import Event
+from tests.launcher import processes
 
 SCRIPT = Path(__file__).with_name("tiny_grpo.py")
-RECORD = [
-    sys.executable,
-    "-c",
-    "import sys; from rlprobe.cli import main; sys.exit(main())",
-    "record",
-]
 ENVIRONMENT = {
-    **{key: value for key, value in os.environ.items() if not key.startswith("RLPROBE_")},
+    **processes.ENVIRONMENT,
     "ACCELERATE_USE_CPU": "true",
     "HF_DATASETS_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1",
-    "PYTHONWARNINGS": "ignore",
     "TOKENIZERS_PARALLELISM": "false",
     "TRANSFORMERS_OFFLINE": "1",
     "TRL_EXPERIMENTAL_SILENCE": "1",
@@ -87,7 +79,7 @@ def _train(folder: Path, *options: str, recorded: bool = True, ranks: int = 1) -
         program += ["--nproc-per-node", str(ranks)]
     command = [*program, str(SCRIPT), str(out), *options]
     if recorded:
-        command = [*RECORD, "--run", str(run_dir), "--", *command]
+        command = [*processes.RECORD, "--run", str(run_dir), "--", *command]
     done = subprocess.run(
         command, capture_output=True, env=ENVIRONMENT, cwd=folder, check=False, timeout=280
     )
@@ -111,7 +103,7 @@ def start(tmp_path: Path) -> Start:
 
     def run(name: str, *options: str) -> tuple[subprocess.Popen[bytes], Training]:
         training = Training(0, b"", b"", tmp_path / "out", tmp_path / name)
-        command = [*RECORD, "--run", str(training.run_dir), "--", sys.executable, "-u"]
+        command = [*processes.RECORD, "--run", str(training.run_dir), "--", sys.executable, "-u"]
         process = subprocess.Popen(
             [*command, str(SCRIPT), str(training.out), *options],
             stdout=subprocess.PIPE,

@@ -95,6 +95,31 @@ def reward_functions(faults: Faults) -> list[Any]:
     return [digits, form]
 
 
+def trainer_of(model: Any, faults: Faults, *callbacks: Any, **settings: Any) -> Any:
+    """A trainer on the CPU; `settings` are those of GRPOConfig."""
+    args = GRPOConfig(
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        report_to="none",
+        num_generations=4,
+        max_completion_length=12,
+        learning_rate=1e-3,
+        dataloader_pin_memory=False,
+        disable_tqdm=True,
+        **settings,
+    )
+    prompts = ["1+1=", "2+3=", "4-2=", "3+3="] * 8
+    return GRPOTrainer(
+        model=model,
+        reward_funcs=reward_functions(faults),
+        args=args,
+        train_dataset=Dataset.from_dict({"prompt": prompts}),
+        processing_class=tokenizer(),
+        callbacks=[faults, *callbacks],
+    )
+
+
 def state_hash(model: Any) -> str:
     """Weights and the state of every random number generator."""
     digest = hashlib.sha256()
@@ -124,33 +149,17 @@ def main() -> None:
     rank = os.environ.get("RANK", "0")
     model = fresh_model(given.out / ("model" if rank == "0" else f"model-{rank}"), given.seed)
     faults = Faults(given.fault)
-    args = GRPOConfig(
+    trainer = trainer_of(
+        model,
+        faults,
         output_dir=str(given.out),
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-        report_to="none",
         logging_steps=given.logging_steps,
         per_device_train_batch_size=given.batch,
         gradient_accumulation_steps=given.accumulate,
-        num_generations=4,
-        max_completion_length=12,
         max_steps=given.steps,
-        learning_rate=1e-3,
         beta=given.beta,
         save_steps=given.save_steps,
-        dataloader_pin_memory=False,
         seed=given.seed,
-        disable_tqdm=True,
-    )
-    prompts = ["1+1=", "2+3=", "4-2=", "3+3="] * 8
-    trainer = GRPOTrainer(
-        model=model,
-        reward_funcs=reward_functions(faults),
-        args=args,
-        train_dataset=Dataset.from_dict({"prompt": prompts}),
-        processing_class=tokenizer(),
-        callbacks=[faults],
     )
     trainer.train(resume_from_checkpoint=given.resume)
     trainer.save_state()

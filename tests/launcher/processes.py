@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pty
+import re
 import subprocess
 import sys
 import textwrap
@@ -42,3 +44,25 @@ def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not come"
         time.sleep(0.01)
+
+
+def read_until(terminal: int, pattern: bytes, shown: bytes = b"") -> bytes:
+    """What a terminal shows, until a pattern is in it."""
+    while not re.search(pattern, shown):
+        shown += os.read(terminal, 4096)
+    return shown
+
+
+def in_terminal(*command: str) -> tuple[int, int]:
+    """Start a command in a terminal of its own; its process id, and our end."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe(command[0], command, ENVIRONMENT)
+    return pid, terminal
+
+
+def ended(pid: int, terminal: int) -> int:
+    """The exit code of a command in a terminal."""
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(status)

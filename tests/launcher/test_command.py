@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import re
 import signal
 import subprocess
 import sys
@@ -18,7 +17,13 @@ import pytest
 
 from rlprobe.store.recording import Recording
 from rlprobe.values import Event
-from tests.launcher.processes import ENVIRONMENT, RECORD
+from tests.launcher.processes import (
+    ENVIRONMENT,
+    RECORD,
+    ended,
+    in_terminal,
+    read_until,
+)
 
 
 @dataclass
@@ -275,19 +280,12 @@ def test_control_c_in_a_terminal_reaches_the_command_once(tmp_path: Path) -> Non
     print("interrupts:", len(got), flush=True)
     """
     command = [*RECORD, "--run", str(tmp_path / "run"), "--", *python(code)]
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execvpe(command[0], command, ENVIRONMENT)
-    shown = b""
-    while b"ready" not in shown:
-        shown += os.read(terminal, 4096)
+    pid, terminal = in_terminal(*command)
+    shown = read_until(terminal, b"ready")
     os.write(terminal, b"\x03")
-    while not re.search(rb"interrupts: \d", shown):
-        shown += os.read(terminal, 4096)
-    _, status = os.waitpid(pid, 0)
-    os.close(terminal)
+    shown = read_until(terminal, rb"interrupts: \d", shown)
     assert b"interrupts: 1" in shown
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert ended(pid, terminal) == 0
     assert Ran(0, shown, b"", tmp_path / "run").ended == "halted"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import pty
 import signal
 import struct
 import subprocess
@@ -15,7 +14,15 @@ import pytest
 
 from rlprobe.launcher.ending import name_of
 from rlprobe.store.recording import Recording
-from tests.launcher.processes import ENVIRONMENT, RECORD, python, start, until
+from tests.launcher.processes import (
+    RECORD,
+    ended,
+    in_terminal,
+    python,
+    read_until,
+    start,
+    until,
+)
 
 # Counts one signal. Another one, the marker, is answered; the second one ends it.
 COUNTING = """
@@ -146,15 +153,11 @@ def state_of(pid: int) -> str:
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_command_that_stops_itself_stops_its_job(tmp_path: Path) -> None:
     command = [*RECORD, "--run", str(tmp_path / "run"), "--", "sh", "-c", "kill -STOP $$; exit 6"]
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execvpe(command[0], command, ENVIRONMENT)
+    pid, terminal = in_terminal(*command)
     _, status = os.waitpid(pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
     os.killpg(pid, signal.SIGCONT)
-    _, status = os.waitpid(pid, 0)
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(status) == 6
+    assert ended(pid, terminal) == 6
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -168,18 +171,11 @@ def test_the_size_of_the_window_follows(tmp_path: Path) -> None:
     print("resized")
     """
     command = [*RECORD, "--run", str(tmp_path / "run"), "--", *python(code)]
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execvpe(command[0], command, ENVIRONMENT)
-    shown = b""
-    while b"ready" not in shown:
-        shown += os.read(terminal, 4096)
+    pid, terminal = in_terminal(*command)
+    shown = read_until(terminal, b"ready")
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 25, 71, 0, 0))
-    while b"resized" not in shown:
-        shown += os.read(terminal, 4096)
-    _, status = os.waitpid(pid, 0)
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(status) == 0
+    read_until(terminal, b"resized", shown)
+    assert ended(pid, terminal) == 0
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -194,16 +190,11 @@ def test_a_launcher_that_is_killed_leaves_the_terminal_to_the_command(tmp_path: 
     """
     # A shell above the launcher leads the session: its death would hang up the terminal.
     command = ["sh", "-c", '"$@"; read line', "sh", *RECORD, "--run", str(tmp_path / "run"), "--"]
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execvpe(command[0], [*command, *python(code, str(go))], ENVIRONMENT)
-    shown = b""
-    while b"True\r\n" not in shown:
-        shown += os.read(terminal, 4096)
+    pid, terminal = in_terminal(*command, *python(code, str(go)))
+    shown = read_until(terminal, b"True\r\n")
     os.kill(int(shown.split(b"launcher ")[1].split()[0]), signal.SIGKILL)
     go.touch()
-    while b"alive True" not in shown:
-        shown += os.read(terminal, 4096)
+    read_until(terminal, b"alive True", shown)
     os.write(terminal, b"\n")
     os.waitpid(pid, 0)
     os.close(terminal)

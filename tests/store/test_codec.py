@@ -95,7 +95,7 @@ def through_parquet(table: str, rows: pa.Table) -> pa.Table:
 def written(folder: str, table: str, rows: pa.Table, attempt: int = 1) -> ShardFile:
     directory = Path(folder) / table
     directory.mkdir()
-    return shards.open_shard(shards.write(directory, ShardName(attempt, 0, "w", 0, 0), rows))
+    return ShardFile(shards.write(directory, ShardName(attempt, 0, "w", 0, 0), rows))
 
 
 @settings(max_examples=40, deadline=None)

@@ -18,7 +18,7 @@ from rlprobe import naming, schema
 from rlprobe.importers.console.pairs import NUMBER, Pair, metrics_of, pairs_in, piped, words_beside
 from rlprobe.importers.console.prefixes import ANSI
 from rlprobe.importers.numbers import spelled
-from rlprobe.importers.steps import best_step_key, is_counter, step_number
+from rlprobe.importers.steps import LARGEST, best_step_key, is_counter, step_number
 
 MAX_CHARACTERS = 32_768
 
@@ -384,7 +384,7 @@ def name_of(pair: Pair) -> str:
 def step_of(row: dict[str, float]) -> int | None:
     """The step that a parsed row tells, if it is one."""
     step = row.get("step", math.nan)
-    return int(step) if step == step and 0 <= step < 2**53 else None  # noqa: PLR0124 - NaN
+    return int(step) if step == step and 0 <= step < LARGEST else None  # noqa: PLR0124 - NaN
 
 
 def dicts_in(text: str) -> Iterator[str]:
