@@ -52,6 +52,7 @@ INNER_ROOMS = {
     "schema",
     "schemas",
     "store",
+    "taps",
     "values",
 }
 

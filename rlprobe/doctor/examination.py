@@ -6,13 +6,12 @@ import contextlib
 import os
 import shlex
 import tempfile
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlprobe import environment, redaction
+from rlprobe import redaction
 from rlprobe.doctor import command_line, judgement, packages, places
 from rlprobe.doctor.imports import Sources
 from rlprobe.doctor.interpreter import Answer
@@ -20,8 +19,9 @@ from rlprobe.doctor.judgement import ORDER, Judgement, Verdict
 from rlprobe.doctor.questions import Questions
 from rlprobe.doctor.starts import Start
 from rlprobe.errors import InputError, UsageError
-from rlprobe.integrations import autoattach
+from rlprobe.launcher import handed_down
 from rlprobe.numbers import plural, size
+from rlprobe.recorder import launch
 
 _WORDS: dict[Verdict, str] = {
     "inside": "metrics are recorded as they are logged: {names}",
@@ -82,7 +82,7 @@ def examine(command: Sequence[str], run_dir: Path | None = None) -> Examination:
     place = places.run_place(run_dir, command)
     with _status_folder() as status:
         directory = Path.cwd()
-        reading = command_line.read(command, _environ(status), directory)
+        reading = command_line.read(command, _environ(status.folder), directory)
         _check(reading, command)
         examined = _Examined(reading)
         for start in reading.starts:
@@ -125,16 +125,9 @@ def _status_folder() -> Iterator[_Status]:
         yield _Status(name, is_dir=True)
 
 
-def _environ(status: _Status) -> dict[str, str]:
+def _environ(folder: str) -> dict[str, str]:
     """The environment that `rlprobe record` would give the command."""
-    path = os.environ.get("PYTHONPATH")
-    return {
-        **os.environ,
-        environment.RUN: str(Path(status.folder) / "run"),
-        environment.LAUNCH: uuid.uuid4().hex,
-        environment.STATUS: status.folder,
-        "PYTHONPATH": os.pathsep.join([str(autoattach.FOLDER), *([path] if path else [])]),
-    }
+    return handed_down.environ(Path(folder) / "run", Path(folder), launch.place())
 
 
 @dataclass

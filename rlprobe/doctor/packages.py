@@ -22,6 +22,7 @@ class Package:
         oldest: the oldest version that it is tested with.
         switches: variables that turn it off, with their values; any value where there are none.
         ours: whether it is recorded by more than its calls, which needs rlprobe there.
+        stack: whether it logs by itself: `python -m` of a module of it is enough.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Package:
     oldest: str = ""
     switches: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ours: bool = False
+    stack: bool = False
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -122,7 +124,10 @@ PACKAGES = (
     ),
     Package("accelerate", ("accelerate",), ("accelerate",), ("log",)),
     Package("keras", ("keras", "tensorflow.keras"), ("keras",), ("fit",)),
-    Package("verl", ("verl",), ("verl",)),
+    Package("verl", ("verl",), ("verl",), ("log",), stack=True),
+    Package("skyrl", ("skyrl", "skyrl_train"), ("skyrl", "skyrl-train"), ("log",), stack=True),
+    Package("openrlhf", ("openrlhf",), ("openrlhf",), stack=True),
+    Package("nemo_rl", ("nemo_rl",), ("nemo-rl",), ("log_metrics",), stack=True),
 )
 
 
@@ -166,7 +171,11 @@ def _use(package: Package, sources: Sources, module: str) -> Use | None:
         for file, call in sources.calls
         if call.method in package.calls and _is_its_own(package, call.name, sources)
     ]
-    seen = [*classes, *calls, *([(module, "python -m")] if package.owns(module) else [])]
+    seen = [
+        *classes,
+        *calls,
+        *([(module, "python -m")] if package.stack and package.owns(module) else []),
+    ]
     return Use(package, files, _once_each(seen), all(item.optional for _, item in own))
 
 

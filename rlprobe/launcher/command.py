@@ -14,22 +14,22 @@ import shlex
 import shutil
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlprobe import environment, redaction
+from rlprobe import redaction
 from rlprobe.errors import RlprobeError, UsageError
-from rlprobe.integrations import autoattach
-from rlprobe.launcher import children, signals, streams
+from rlprobe.launcher import account, children, handed_down, signals, streams
 from rlprobe.launcher.ending import Ending, explain, name_of
 from rlprobe.launcher.intake import Intake
 from rlprobe.launcher.limit import within
 from rlprobe.launcher.messages import OutputMessages
 from rlprobe.launcher.output import Lines, OutputRows
 from rlprobe.launcher.run_dirs import default_run_dir
+from rlprobe.launcher.spools import Spools
 from rlprobe.launcher.unrecorded import Unrecorded
+from rlprobe.numbers import plural
 from rlprobe.recorder import launch
 from rlprobe.recorder.recorder import Recorder
 from rlprobe.store import manifest
@@ -118,13 +118,14 @@ class Launcher:
         self.status = status
         self.place = launch.place()
         self.recorder: Recorder | Unrecorded
-        self.environment = _inherited()
+        self.environment = handed_down.inherited()
         try:
             self.recorder, self.environment = within(
                 _DISK_SECONDS, lambda: self._open(run_dir, group), lambda it: it[0].close("halted")
             )
         except Exception as error:  # a full disk, no directory, none of ours: the command runs
             self.recorder = Unrecorded(_reason(error))
+        self.spools: Spools | None = None
         self._is_said = False
         self._attached = False
         self._framework = ""
@@ -132,21 +133,10 @@ class Launcher:
         self.rows = OutputRows(self._record_row, self._wants_rows, self.messages)
         self.lines = Lines(self.rows.read)
 
-    def _environment(self, run_dir: Path) -> dict[str, str]:
-        path = os.environ.get("PYTHONPATH")
-        several = self.place.world_size > 1  # `mpirun rlprobe record`: each rank has a launcher
-        return {
-            **_inherited(),
-            environment.RUN: str(run_dir),
-            environment.LAUNCH: self.place.launch if several else uuid.uuid4().hex,
-            environment.STATUS: str(self.status),
-            "PYTHONPATH": os.pathsep.join([str(autoattach.FOLDER), *([path] if path else [])]),
-        }
-
     def _open(self, run_dir: Path | None, group: str | None) -> tuple[Recorder, dict[str, str]]:
         """The recorder, and the environment in which the command finds the recording."""
         place = (run_dir or default_run_dir(self.command)).absolute()
-        inside = self._environment(place)
+        inside = handed_down.environ(place, self.status, self.place)
         manifest.prepare(place, group)
         recorder = Recorder(
             place,
@@ -173,6 +163,9 @@ class Launcher:
             pid = streams.start(self.command, self.environment, outputs)
         except OSError as error:
             return self._not_started(error)
+        if not isinstance(self.recorder, Unrecorded):
+            self.spools = Spools(self.status, self.environment)
+            self.spools.start()
         intake = Intake(outputs.copies, self.lines) if outputs.copies else None
         if intake is not None:
             intake.start()
@@ -211,11 +204,12 @@ class Launcher:
             self.messages.finish()
         if isinstance(self.recorder, Unrecorded):
             return
+        self._finish_spools()
         self._say_what_is_recorded()
         if intake is not None:
             self._describe_reading(self._say_what_is_missing(intake))
         self._record_end(ending, tail)
-        say(f"recorded in {self._where()}")
+        self._say_what_was_recorded()
 
     def _say_what_is_missing(self, intake: Intake) -> list[str]:
         """Say what of the output was not read or not passed on; the same for the recording."""
@@ -297,11 +291,26 @@ class Launcher:
         why, remedy = children.why_outside(self.status)
         say(f"{why}; recording what the output tells{remedy}")
 
-    def _where(self) -> str:
-        """The run directory, and those of further trainers of the same process."""
-        places = [str(self.recorder.run_dir), *children.run_dirs(self.status)]
-        unique = dict.fromkeys(_shortest(place) for place in places)
-        return ", ".join(unique)
+    def _finish_spools(self) -> None:
+        """Record what processes without a recorder have left."""
+        if self.spools is None:
+            return
+        self.spools.finish()
+        if self.spools.failure:
+            say(f"Couldn't record all that processes told: {self.spools.failure}")
+        if self.spools.lost:
+            say(f"{plural(self.spools.lost, 'row')} of processes were lost")
+
+    def _say_what_was_recorded(self) -> None:
+        """One line for each recording: the launcher's, and those of further runs beside it."""
+        place = str(self.recorder.run_dir)
+        calls = children.sources(self.status)
+        for run_dir, told in (self.spools.sources if self.spools else {}).items():
+            calls.setdefault(run_dir, []).extend(told)
+        if self.rows.step is not None:
+            calls.setdefault(place, []).append(account.OUTPUT)
+        for line in (*children.remarks(self.status), *account.closing(place, self.status, calls)):
+            say(line)
 
     # --- how it ended ----------------------------------------------------------------------------
 
@@ -340,15 +349,6 @@ def _reason(error: Exception) -> str:
     return f"Couldn't record: {getattr(error, 'strerror', None) or error or type(error).__name__}"
 
 
-def _inherited() -> dict[str, str]:
-    """The environment as it was given to us: Python adds a locale of its own to an empty one."""
-    given = dict(os.environ)
-    with contextlib.suppress(OSError):
-        if b"LC_CTYPE=" not in b"\0" + Path("/proc/self/environ").read_bytes():
-            given.pop("LC_CTYPE", None)
-    return given
-
-
 def _working_directory() -> str:
     try:
         return str(Path.cwd())
@@ -359,11 +359,3 @@ def _working_directory() -> str:
 def _without_secrets(command: Sequence[str]) -> list[str]:
     """The command line as it is recorded."""
     return redaction.words(command)
-
-
-def _shortest(place: str) -> str:
-    """Relative to the working directory where that is below it."""
-    path = Path(place)
-    with contextlib.suppress(ValueError, OSError):
-        return str(path.relative_to(Path.cwd()))
-    return place

@@ -9,6 +9,7 @@ import pytest
 from rlprobe.doctor import packages
 from rlprobe.doctor.imports import Look, Sources
 from rlprobe.doctor.starts import Target
+from rlprobe.taps import hooks
 
 
 def look(folder: Path, files: dict[str, str], target: Target | None = None) -> Sources:
@@ -114,3 +115,14 @@ def test_more_modules_than_are_looked_at_are_counted(tmp_path: Path) -> None:
 def test_trackers_that_are_off_are_noted(tmp_path: Path) -> None:
     code = "import wandb\nwandb.init(mode='disabled')\nwandb.init(mode='online')\nopen(mode='r')"
     assert look(tmp_path, {"train": code}).switched_off == ['wandb.init(mode="disabled")']
+
+
+def test_every_package_that_is_tapped_is_known() -> None:
+    for module in hooks.HOOKS:
+        owners = [p.name for p in packages.PACKAGES if module.partition(".")[0] in p.roots]
+        assert owners, f"{module} is tapped, and `rlprobe doctor` does not know it"
+
+
+def test_a_stack_logs_by_itself(tmp_path: Path) -> None:
+    (use,) = packages.uses(Sources(), "verl.trainer.main_ppo")
+    assert use.seen == ("verl.trainer.main_ppo (python -m)",)
