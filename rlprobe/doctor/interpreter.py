@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlprobe import environment
 from rlprobe.doctor.environments import unready
 from rlprobe.doctor.starts import Start
 
@@ -78,7 +79,8 @@ def ask(start: Start, beside: Path, packages: Mapping[str, Sequence[str]]) -> An
     if problem:
         return Answer(problem=problem)
     mark = f"rlprobe-{secrets.token_hex(8)}:"
-    asked = json.dumps({"beside": str(beside), "packages": packages})
+    status = around.environ.get(environment.STATUS, "")
+    asked = json.dumps({"beside": str(beside), "packages": packages, "status": status})
     words = [*start.interpreter, "-c", _PROBE.read_text(encoding="utf-8"), mark, asked]
     code, output, errors = _run(words, around.environ, around.outside or around.directory)
     _, _, reply = output.partition(mark)

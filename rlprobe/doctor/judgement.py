@@ -93,6 +93,8 @@ def _judge_python(
     judged.will_not += _missing(sources, answer)
     for use in uses:
         _judge_use(judged, use, inside, answer)
+    if not judged.names:
+        judged.will_not += (_unseen(use, answer) for use in uses if not use.seen)
     if inside.lacks and any(use.package.ours and use.seen for use in uses):
         judged.will_not.append(f"gradients, weights and rollouts of the Trainer: {inside.lacks}")
         judged.to_do += inside.remedies
@@ -122,9 +124,8 @@ def _judge_use(judged: Judgement, use: Use, inside: Inside, answer: Answer) -> N
         return
     named = f"{package.name} {_version(package, answer)}".strip()
     if not use.seen:
-        what = "a Trainer of it" if package.classes == ("Trainer",) else "a call that is recorded"
-        judged.will_not.append(f"{named}{where}: imported; {what} was not seen")
-    elif inside.obstacle:
+        return
+    if inside.obstacle:
         judged.will_not.append(f"calls of {named}: {', '.join(use.seen[:_MOST_NAMED])}")
     else:
         seen = ", ".join(use.seen[:_MOST_NAMED])
@@ -132,6 +133,14 @@ def _judge_use(judged: Judgement, use: Use, inside: Inside, answer: Answer) -> N
         judged.will.append(f"{named}: {seen}" + (f", and {more} more" if more > 0 else ""))
         judged.names += [item.partition(" (")[0] for item in use.seen]
         judged.to_do += _too_old(package, answer)
+
+
+def _unseen(use: Use, answer: Answer) -> str:
+    """What there is to say of a package that is imported, where nothing else is recorded."""
+    package = use.package
+    what = "a Trainer of it" if package.classes == ("Trainer",) else "a call that is recorded"
+    named = f"{package.name} {_version(package, answer)}".strip()
+    return f"{named} ({', '.join(use.places[:_MOST_NAMED])}): imported; {what} was not seen"
 
 
 def _absent(package: Package, answer: Answer) -> str:

@@ -42,9 +42,8 @@ def _version(names: "list[str]") -> "str | None":
     return None
 
 
-def _hook() -> "Any":
+def _hook(folder: "str") -> "Any":
     """What the hook left in the status folder about this very process."""
-    folder = os.environ.get("RLPROBE_STATUS", "")
     path = os.path.join(folder, f"python-{os.getpid()}.json")  # noqa: PTH118
     try:
         with open(path, encoding="utf-8") as file:  # noqa: PTH123
@@ -69,7 +68,7 @@ def _answer(asked: "dict[str, Any]") -> "dict[str, Any]":
         "version": list(sys.version_info[:3]),
         "implementation": getattr(getattr(sys, "implementation", None), "name", "cpython"),
         "frozen": bool(getattr(sys, "frozen", False)),
-        "hook": _hook(),
+        "hook": _hook(asked["status"]),
         "customize": modules,
         "packages": packages,
         "path": [entry for entry in sys.path if isinstance(entry, str)],

@@ -110,7 +110,7 @@ class _Visitor(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         spelled = _dotted(node.func)
-        first, dot, rest = spelled.partition(".")
+        first, dot, rest = spelled.replace("()", "").partition(".")
         name = self._aliases.get(first, first) + dot + rest
         if name in ("__import__", "importlib.import_module") and node.args:
             self._dynamic(node.args[0], node.lineno)
@@ -137,13 +137,16 @@ class _Visitor(ast.NodeVisitor):
 
 
 def _dotted(node: ast.AST) -> str:
-    """`a.b.c`; of another expression its last names with a dot before them: `.log`."""
+    """`a.b.c`, `a().b`; of another expression its last names with a dot before them: `.log`."""
     parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
+    called = ""
+    while isinstance(node, ast.Attribute | ast.Call):
+        if isinstance(node, ast.Attribute):
+            parts.append(node.attr + called)
+        called = "()" if isinstance(node, ast.Call) else ""
+        node = node.func if isinstance(node, ast.Call) else node.value
     if isinstance(node, ast.Name):
-        parts.append(node.id)
+        parts.append(node.id + called)
     elif parts:
         parts.append("")
     return ".".join(reversed(parts))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from rlprobe import environment
 from rlprobe.doctor import options
 from rlprobe.doctor.options import one_each
 from rlprobe.doctor.starts import Surroundings
@@ -55,7 +56,7 @@ WRAPPERS: dict[str, Wrapper] = {
 }
 _ENV = one_each("-u", "--unset", "-C", "--chdir", "-S", "--split-string")
 _SUDO = one_each("-u", "-g", "-C", "-h", "-p", "-r", "-t", "-T", "-D", "--user", "--group")
-_OURS = ("PYTHONPATH", "RLPROBE_RUN", "RLPROBE_STATUS", "RLPROBE_LAUNCH")
+_OURS = ("PYTHONPATH", environment.RUN, environment.STATUS, environment.LAUNCH, environment.TAPS)
 
 
 def unwrapped(

@@ -37,7 +37,7 @@ def seen(sources: Sources) -> dict[str, tuple[str, ...]]:
         ("import wandb\nimport math\nmath.log(2)", {"wandb": ()}),
         (
             "from torch.utils.tensorboard import SummaryWriter as W\nW().add_scalar('a', 1, 1)",
-            {"torch.utils.tensorboard": ("add_scalar (train.py, line 2)",)},
+            {"torch.utils.tensorboard": ("W().add_scalar (train.py, line 2)",)},
         ),
         ("from torch.utils import data\nlog(1)", {}),
         (
@@ -52,11 +52,11 @@ def seen(sources: Sources) -> dict[str, tuple[str, ...]]:
         ("from trl import GRPOTrainer", {"trl": ("GRPOTrainer (train.py, line 1)",)}),
         (
             "from stable_baselines3 import PPO\nPPO('x').learn(9)",
-            {"stable_baselines3": ("learn (train.py, line 2)",)},
+            {"stable_baselines3": ("PPO().learn (train.py, line 2)",)},
         ),
         (
-            "import importlib\nimportlib.import_module('trackio').log({})",
-            {"trackio": ("log (train.py, line 2)",)},
+            "import importlib\nt = importlib.import_module('trackio')\nt.log({})",
+            {"trackio": ("t.log (train.py, line 3)",)},
         ),
         ("import os, json\nprint(1)", {}),
     ],
