@@ -18,6 +18,7 @@ clock              time that never jumps
 rollouts           which rollouts are kept, and the ring that a critical event writes out
 redact             what of their text is taken out before it is stored
 rollout_arguments  the arguments of `samples` as rollouts
+group_names        whose groups are whose
 backlog            rows that wait to be written
 batches            rows as the bytes of shards; one that no column can take costs no other
 encode             rows of metrics under canonical names

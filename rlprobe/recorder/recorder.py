@@ -209,7 +209,8 @@ class Recorder:
         """Record rollouts of a step, one entry per completion.
 
         `prompts` (and group and prompt ids) may have one entry per group instead. Groups come from
-        `group_ids`, from `group_size` (neighbours), or from equal prompts. Texts are strings or
+        `group_ids`, from `group_size` (neighbours), or from equal prompts; a group is whole in one
+        call, and what two calls of a step name alike are two groups. Texts are strings or
         conversations (lists of messages).
         """
         given = locals()
