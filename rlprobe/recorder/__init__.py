@@ -1,6 +1,8 @@
 """What runs inside training: hot path -> buffer -> writer thread -> sink.
 
 recorder           the public class; appends and returns
+harmless           calls whose arguments do not fit
+late_calls         what is recorded after the end: counted, said, told
 snapshot           what must be copied on the training thread, and what need not be
 buffer             bounded queues between the threads; count what they had to drop
 process            one process's part of a recording, from its claim to its last word
