@@ -5,6 +5,7 @@ harmless           calls whose arguments do not fit
 late_calls         what is recorded after the end: counted, said, told
 snapshot           what must be copied on the training thread, and what need not be
 buffer             bounded queues between the threads; count what they had to drop
+claim              the directory that is asked for, or one beside it where that is taken
 process            one process's part of a recording, from its claim to its last word
 own_files          what it writes beside the tables; makes a deleted directory again
 lifecycle          fork, signals, exceptions, exit

@@ -59,7 +59,7 @@ def harmless(what: str, otherwise: R) -> Callable[[Method[H, P, R]], Method[H, P
             try:
                 fitting, named = _sorted_out(method, args, kwargs)
                 if named or fitting != (args, kwargs):
-                    leave_out(self.health, what, named)
+                    _leave_out(self.health, what, named)
                     result: R = method(self, *fitting[0], **fitting[1])
                     return result
                 self.health.fail(what, error)
@@ -72,7 +72,17 @@ def harmless(what: str, otherwise: R) -> Callable[[Method[H, P, R]], Method[H, P
     return decorate
 
 
-def leave_out(health: Health, what: str, arguments: list[str]) -> None:
+def merged(
+    health: Health, table: str, given: tuple[Any, ...], metrics: dict[str, Any]
+) -> dict[str, Any]:
+    """Metrics with those of mappings that were given beside the step."""
+    mappings = [value for value in given if isinstance(value, Mapping)]
+    rest = [repr(text_of(value)[:40]) for value in given if not isinstance(value, Mapping)]
+    _leave_out(health, f"record {table}", rest)
+    return {text_of(k): v for one in mappings for k, v in one.items()} | metrics
+
+
+def _leave_out(health: Health, what: str, arguments: list[str]) -> None:
     """Count arguments that have no place, and say it once."""
     if arguments:
         health.count("arguments_left_out", len(arguments))

@@ -15,6 +15,7 @@ from typing import Any
 from rlprobe import numbers
 from rlprobe.recorder import last_words
 from rlprobe.recorder.buffer import Buffer, Row
+from rlprobe.recorder.claim import claimed
 from rlprobe.recorder.disk import DiskWatch
 from rlprobe.recorder.failure import explained, last_line
 from rlprobe.recorder.health import Health
@@ -42,7 +43,7 @@ class RecordedProcess:
         is_abandoned: nothing refers to the recorder any more; the end of training is near.
 
     Raises:
-        OSError: the attempt cannot be claimed.
+        InputError: the directory cannot be created or written.
     """
 
     def __init__(  # noqa: PLR0913 - what is known of it
@@ -58,7 +59,6 @@ class RecordedProcess:
         flush_seconds: float,
         backlog_bytes: int,
     ) -> None:
-        self.run_dir = run_dir
         self.rank = rank
         self.world_size = world_size
         self.status: str | None = None
@@ -72,15 +72,23 @@ class RecordedProcess:
         self._owner = os.getpid()
         self.health = Health()
         self.disk = DiskWatch()
-        self.files = OwnFiles(
+        claim = claimed(
             run_dir,
-            rank=rank,
-            world_size=world_size,
-            launch=launch,
-            role=role,
-            health=self.health,
-            disk=self.disk,
+            launch,
+            lambda place: OwnFiles(
+                place,
+                rank=rank,
+                world_size=world_size,
+                launch=launch,
+                role=role,
+                health=self.health,
+                disk=self.disk,
+            ),
         )
+        self.run_dir, self.files = claim.run_dir, claim.content
+        if claim.why:
+            self.health.warn("claim", f"rlprobe: {claim.why}")
+            self.files.describe({"notes": [claim.why]})
         self.buffer = Buffer(self.health, backlog_bytes)
         self.writer = Writer(
             self.buffer,

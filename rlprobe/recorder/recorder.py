@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Any, Self
 
 from rlprobe import naming
-from rlprobe.errors import InputError, UsageError
+from rlprobe.errors import UsageError
 from rlprobe.recorder import launch as launching
 from rlprobe.recorder import lifecycle
 from rlprobe.recorder.batches import AUTO
 from rlprobe.recorder.buffer import BACKLOG_BYTES, Row
-from rlprobe.recorder.harmless import harmless, leave_out
+from rlprobe.recorder.harmless import harmless, merged
 from rlprobe.recorder.health import Health
 from rlprobe.recorder.own_files import describable
 from rlprobe.recorder.process import RecordedProcess
 from rlprobe.recorder.rollout_arguments import ARGUMENTS
 from rlprobe.recorder.rollouts import SamplePolicy
 from rlprobe.recorder.snapshot import IMMUTABLE, safely_frozen, size_of, snapshot, to_list
-from rlprobe.store import manifest
 from rlprobe.store.text import text_of
 
 _now = time.monotonic
@@ -37,6 +36,8 @@ class Recorder:
     Every process of a distributed job may construct one with the same directory: rank and world
     size come from the launcher's environment, global scalars are written by rank 0 only. A
     directory that holds an earlier launch gets a new attempt; nothing of the earlier one is lost.
+    While another run is being recorded there, this one is recorded beside it (`runs/my-run-2`),
+    which is warned of; `run_dir` tells.
 
     After construction nothing raises into training and nothing waits for a disk that hangs longer
     than `flush_seconds`, one second at least: failures and drops are counted, warned of once, and
@@ -91,27 +92,20 @@ class Recorder:
         if not backlog_bytes > 0:
             raise UsageError(f"Couldn't hold back '{backlog_bytes}' bytes: must be above 0")
         place = launching.place()
-        self.run_dir = Path(run_dir).absolute()
         self.rank_id = place.rank if rank is None else rank
         self.world_size = place.world_size if world_size is None else world_size
-        manifest.prepare(self.run_dir)
-        try:
-            self._process = RecordedProcess(
-                self.run_dir,
-                rank=self.rank_id,
-                world_size=self.world_size,
-                launch=launch or place.launch,
-                role=role or place.role,
-                framework=framework,
-                policy=samples or SamplePolicy(),
-                flush_seconds=flush_seconds,
-                backlog_bytes=int(backlog_bytes),
-            )
-        except OSError as error:
-            raise InputError(
-                f"Couldn't record into '{self.run_dir}': {error.strerror or error}",
-                hint="Make room, or choose a directory you can write.",
-            ) from error
+        self._process = RecordedProcess(
+            Path(run_dir).absolute(),
+            rank=self.rank_id,
+            world_size=self.world_size,
+            launch=launch or launching.name_of(self.world_size, alone=place.launch),
+            role=role or place.role,
+            framework=framework,
+            policy=samples or SamplePolicy(),
+            flush_seconds=flush_seconds,
+            backlog_bytes=int(backlog_bytes),
+        )
+        self.run_dir = self._process.run_dir
         self._writer = self._process.writer
         self._buffer = self._process.buffer
         self._sink = self._process.files.sink
@@ -166,7 +160,7 @@ class Recorder:
         if self._records_steps:
             try:
                 if given:
-                    metrics = self._with_given("steps", given, metrics)
+                    metrics = merged(self.health, "steps", given, metrics)
                 if step is None:
                     step = metrics.pop("step")
                 if type(step) is int and _all_immutable(map(type, metrics.values())):
@@ -187,7 +181,7 @@ class Recorder:
         """
         try:
             if given:
-                metrics = self._with_given("ranks", given, metrics)
+                metrics = merged(self.health, "ranks", given, metrics)
             if step is None:
                 step = metrics.pop("step")
             if type(step) is int and _all_immutable(map(type, metrics.values())):
@@ -203,20 +197,11 @@ class Recorder:
             self._process.late(table)
             return
         if isinstance(step, Mapping):
-            metrics = {text_of(name): value for name, value in step.items()} | metrics
+            metrics = merged(self.health, table, (step,), metrics)
             step = metrics.pop("step", None)
         copy, size = snapshot(metrics)
         row = (table, safely_frozen(step), _now(), copy)
         self._buffer.push_sized(self._buffer.rows, row, size)
-
-    def _with_given(
-        self, table: str, given: tuple[Any, ...], metrics: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Metrics with those of mappings that were given beside the step."""
-        rest = [value for value in given if not isinstance(value, Mapping)]
-        leave_out(self.health, f"record {table}", [repr(text_of(x)[:40]) for x in rest])
-        mappings = (value for value in given if isinstance(value, Mapping))
-        return {text_of(k): v for one in mappings for k, v in one.items()} | metrics
 
     def _push_odd(self, table: str, step: Any, metrics: dict[str, Any], error: Exception) -> None:
         """Push a row that could not even be looked at, without what is odd about it."""
