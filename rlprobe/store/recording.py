@@ -206,9 +206,24 @@ class Recording:
         for stored in self._samples.rows(step):
             for rollout in codec.rollouts(stored):
                 rollouts.setdefault(rollout.sample_id, rollout)
-        return tuple(
-            sorted(rollouts.values(), key=lambda one: (one.attempt, one.rank, one.group_id))
-        )
+        ordered = sorted(rollouts.values(), key=lambda one: (one.attempt, one.rank, one.group_id))
+        return _of_one_rank_each(ordered)
+
+
+def _of_one_rank_each(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
+    """The same, where ranks gave groups the same name under names that tell them apart.
+
+    A group is whole on its rank; local numbers begin at 0 on each.
+    """
+    whose: dict[tuple[int, str], int] = {}
+    for one in rollouts:
+        whose.setdefault((one.attempt, one.group_id), one.rank)
+    return tuple(
+        one
+        if whose[one.attempt, one.group_id] == one.rank
+        else replace(one, group_id=f"{one.group_id}@{one.rank}")
+        for one in rollouts
+    )
 
 
 def _moment(event: Event) -> tuple[int, float]:

@@ -93,9 +93,8 @@ class RecordedRun:
         rank, size = place.distributed() or (where.rank, where.world_size)
         role = place.role()
         slot = slot_of(run_name(number, stream, ranked=size > 1), alone=size == 1)
-        self._run_dir = directory(run_dir, slot)
         self._recorder = Recorder(
-            self._run_dir, framework="auto", rank=rank, world_size=size, role=role
+            directory(run_dir, slot), framework="auto", rank=rank, world_size=size, role=role
         )
         self._rows = RecordedRows(self._recorder, is_rank=size > 1 and role == place.TRAINER)
         self._sources: set[str] = set()
@@ -112,7 +111,7 @@ class RecordedRun:
         """Record a row of numbers."""
         if source not in self._sources:
             self._sources.add(source)
-            place.tell("sources", f"{source}\t{self._run_dir}")
+            place.tell("sources", f"{source}\t{self._recorder.run_dir}")
         self._rows.row(values, step, axes=axes)
 
     def axis(self, name: str) -> None:
