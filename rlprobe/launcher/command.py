@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import os
 import shlex
 import shutil
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlprobe import environment, redaction
 from rlprobe.errors import RlprobeError, UsageError
-from rlprobe.integrations import autoattach
-from rlprobe.launcher import account, children, signals, streams
+from rlprobe.launcher import account, children, handed_down, signals, streams
 from rlprobe.launcher.ending import Ending, explain, name_of
 from rlprobe.launcher.intake import Intake
 from rlprobe.launcher.limit import within
@@ -38,7 +35,6 @@ from rlprobe.recorder.recorder import Recorder
 from rlprobe.store import manifest
 from rlprobe.store.occupancy import Applicant
 from rlprobe.store.recording import Recording
-from rlprobe.taps import hooks
 
 _DISK_SECONDS = 20.0  # for a disk that hangs: then the command runs unrecorded
 _PASS_SECONDS = 30.0  # for whoever is slow to read the last of the output
@@ -123,7 +119,7 @@ class Launcher:
         self.status = status
         self.place = launch.place()
         self.recorder: Recorder | Unrecorded
-        self.environment = _inherited()
+        self.environment = handed_down.inherited()
         try:
             self.recorder, self.environment = within(
                 _DISK_SECONDS, lambda: self._open(run_dir, group), lambda it: it[0].close("halted")
@@ -138,23 +134,11 @@ class Launcher:
         self.rows = OutputRows(self._record_row, self._wants_rows, self.messages)
         self.lines = Lines(self.rows.read)
 
-    def _environment(self, run_dir: Path) -> dict[str, str]:
-        path = os.environ.get("PYTHONPATH")
-        several = self.place.world_size > 1  # `mpirun rlprobe record`: each rank has a launcher
-        return {
-            **_inherited(),
-            environment.RUN: str(run_dir),
-            environment.LAUNCH: self.place.launch if several else uuid.uuid4().hex,
-            environment.STATUS: str(self.status),
-            environment.TAPS: hooks.as_text(_other_taps()),
-            "PYTHONPATH": os.pathsep.join([str(autoattach.FOLDER), *([path] if path else [])]),
-        }
-
     def _open(self, run_dir: Path | None, group: str | None) -> tuple[Recorder, dict[str, str]]:
         """The recorder, and the environment in which the command finds the recording."""
         place = (run_dir or default_run_dir(self.command)).absolute()
         rank = manifest.LAUNCHER_RANK - self.place.rank
-        inside = self._environment(place)
+        inside = handed_down.environ(place, self.status, self.place)
         name = launch.place(inside).launch
         free = claim.free_place(place, Applicant(name, rank, ""))
         if free.why:
@@ -367,23 +351,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, RlprobeError):
         return str(error)
     return f"Couldn't record: {getattr(error, 'strerror', None) or error or type(error).__name__}"
-
-
-def _inherited() -> dict[str, str]:
-    """The environment as it was given to us: Python adds a locale of its own to an empty one."""
-    given = dict(os.environ)
-    with contextlib.suppress(OSError):
-        if b"LC_CTYPE=" not in b"\0" + Path("/proc/self/environ").read_bytes():
-            given.pop("LC_CTYPE", None)
-    return given
-
-
-def _other_taps() -> list[str]:
-    """Taps of other packages, installed beside rlprobe."""
-    with contextlib.suppress(Exception):
-        points = importlib.metadata.entry_points(group=hooks.GROUP)
-        return [f"{point.name}={point.value}" for point in points]
-    return []
 
 
 def _working_directory() -> str:
