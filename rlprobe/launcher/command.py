@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlprobe import redaction
+from rlprobe import environment, redaction
 from rlprobe.errors import RlprobeError, UsageError
 from rlprobe.launcher import account, children, handed_down, signals, streams
 from rlprobe.launcher.ending import Ending, explain, name_of
@@ -30,9 +30,10 @@ from rlprobe.launcher.run_dirs import default_run_dir
 from rlprobe.launcher.spools import Spools
 from rlprobe.launcher.unrecorded import Unrecorded
 from rlprobe.numbers import plural
-from rlprobe.recorder import launch
+from rlprobe.recorder import claim, launch
 from rlprobe.recorder.recorder import Recorder
 from rlprobe.store import manifest
+from rlprobe.store.occupancy import Applicant
 from rlprobe.store.recording import Recording
 
 _DISK_SECONDS = 20.0  # for a disk that hangs: then the command runs unrecorded
@@ -136,14 +137,17 @@ class Launcher:
     def _open(self, run_dir: Path | None, group: str | None) -> tuple[Recorder, dict[str, str]]:
         """The recorder, and the environment in which the command finds the recording."""
         place = (run_dir or default_run_dir(self.command)).absolute()
+        rank = manifest.LAUNCHER_RANK - self.place.rank
         inside = handed_down.environ(place, self.status, self.place)
-        manifest.prepare(place, group)
-        recorder = Recorder(
-            place,
-            rank=manifest.LAUNCHER_RANK - self.place.rank,
-            launch=launch.place(inside).launch,
-            signals=False,
-        )
+        name = launch.place(inside).launch
+        free = claim.free_place(place, Applicant(name, rank, ""))
+        if free.why:
+            say(free.why)
+        inside[environment.RUN] = str(free.run_dir)
+        manifest.prepare(free.run_dir, group)
+        recorder = Recorder(free.run_dir, rank=rank, launch=name, signals=False)
+        if free.why:
+            recorder.describe(notes=[free.why])
         return recorder, inside
 
     def run(self, arrivals: int) -> int:

@@ -76,7 +76,11 @@ class Recording:
             world_size=raw.count("world_size", least=1, most=_MOST_RANKS) or 1,
             settings=self._settings(raw),
             attempts=self._attempts(),
-            notes=(*map(str, raw.items("notes")[:_MOST_NOTES]), *self._workers(), *self._notes),
+            notes=(
+                *map(str, raw.items("notes")[:_MOST_NOTES]),
+                *self._note_on_workers(),
+                *self._notes,
+            ),
             health=numbers.counts(dict(sorted(manifest.health(self.path).items()))),
             unmapped=self._unmapped(),
             unread=_unread(raw.items("unread")),
@@ -87,8 +91,9 @@ class Recording:
             self._note(Problem(str(self.path / layout.MANIFEST), words, "run"))
         return info
 
-    def _workers(self) -> tuple[str, ...]:
-        """What processes that are no ranks reported, in words: no detector looks at it."""
+    @cached_property
+    def workers(self) -> dict[str, tuple[int, int]]:
+        """Processes that are no ranks: how many rows each role has, and how many of them wrote."""
         rows: Counter[str] = Counter()
         names: dict[str, set[str]] = {}
 
@@ -99,13 +104,15 @@ class Recording:
                 names.setdefault(role, set()).add(worker)
 
         self._shards("workers", read)
-        if not rows:
-            return ()
+        return {role: (rows[role], len(names[role])) for role in sorted(rows)}
+
+    def _note_on_workers(self) -> tuple[str, ...]:
+        """No detector looks at what processes that are no ranks report."""
         parts = (
-            f"{plural(rows[role], 'row')} of {plural(len(names[role]), f'{role} worker')}"
-            for role in sorted(rows)
+            f"{plural(rows, 'row')} of {plural(count, f'{role} worker')}"
+            for role, (rows, count) in self.workers.items()
         )
-        return (f"not judged: {', '.join(parts)} (table `workers`)",)
+        return (f"not judged: {', '.join(parts)} (table `workers`)",) if self.workers else ()
 
     def _settings(self, raw: Fields) -> dict[str, Any]:
         """The configuration, without whole numbers that nothing can compute with."""
@@ -206,9 +213,24 @@ class Recording:
         for stored in self._samples.rows(step):
             for rollout in codec.rollouts(stored):
                 rollouts.setdefault(rollout.sample_id, rollout)
-        return tuple(
-            sorted(rollouts.values(), key=lambda one: (one.attempt, one.rank, one.group_id))
-        )
+        ordered = sorted(rollouts.values(), key=lambda one: (one.attempt, one.rank, one.group_id))
+        return _of_one_rank_each(ordered)
+
+
+def _of_one_rank_each(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
+    """The same, where ranks gave groups the same name under names that tell them apart.
+
+    A group is whole on its rank; local numbers begin at 0 on each.
+    """
+    whose: dict[tuple[int, str], int] = {}
+    for one in rollouts:
+        whose.setdefault((one.attempt, one.group_id), one.rank)
+    return tuple(
+        one
+        if whose[one.attempt, one.group_id] == one.rank
+        else replace(one, group_id=f"{one.group_id}@{one.rank}")
+        for one in rollouts
+    )
 
 
 def _moment(event: Event) -> tuple[int, float]:
