@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,18 +83,14 @@ class Meanwhile(threading.Thread):
     def __init__(self, seconds: float, run_dir: Path, say: Callable[[str], object]) -> None:
         super().__init__(name="rlprobe-account", daemon=True)
         self._seconds, self._run_dir, self._say = seconds, run_dir, say
-        self._over = threading.Event()
 
     def run(self) -> None:
-        """Say it until the command has ended."""
-        while not self._over.wait(self._seconds):
+        """Say it as long as the launcher lives."""
+        while True:
+            time.sleep(self._seconds)
             account = of_recording(self._run_dir)
             latest = "" if account.last is None else f", the last one of step {account.last:,}"
             self._say(f"{account} so far{latest}")
-
-    def finish(self) -> None:
-        """The command has ended."""
-        self._over.set()
 
 
 def closing(

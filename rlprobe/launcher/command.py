@@ -42,13 +42,21 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
 def run(
-    command: Sequence[str], run_dir: Path | None = None, *, group: str | None = None
+    command: Sequence[str],
+    run_dir: Path | None = None,
+    *,
+    group: str | None = None,
+    say_every: float | None = None,
 ) -> tuple[int, Path | None]:
     """Run a command and record it; its exit code, and the run directory if it was recorded.
 
     The exit code is 128 + n where signal n killed it, 127 or 126 where it could not be started.
     Where nothing can be recorded (a full disk, a directory that cannot be written) that is said,
     and the command runs all the same.
+
+    Args:
+        group: who may read the recording besides its owner.
+        say_every: seconds after which it is said, again and again, what has been recorded.
 
     Raises:
         UsageError: there is no command.
@@ -63,6 +71,8 @@ def run(
         return code, None
     with signals.caught() as arrivals, _status_folder() as status:
         launcher = Launcher(command, run_dir, status, group)
+        if say_every is not None and launcher.recorder.run_dir is not None:
+            account.Meanwhile(say_every, launcher.recorder.run_dir, say).start()
         return launcher.run(arrivals), launcher.recorder.run_dir
 
 
