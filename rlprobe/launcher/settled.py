@@ -98,11 +98,11 @@ def _events(recorded: list[Event], of_the_output: tuple[Event, ...], attempt: in
     """The launcher's own events, and those of the output with the time at which they came."""
     kinds = {known.kind for known in schema.messages()} - _OF_THE_LAUNCHER
     came = {(one.kind, one.message): one.time for one in reversed(recorded)}
-    kept = [one for one in recorded if one.kind not in kinds]
-    latest = max((one.time for one in kept), default=float("nan"))
-    told = [
+    own = [one for one in recorded if one.kind not in kinds]
+    latest = max((one.time for one in own), default=float("nan"))
+    messages = [
         replace(one, attempt=attempt, time=came.get((one.kind, one.message), latest))
         for one in of_the_output
         if one.kind not in _OF_THE_LAUNCHER
     ]
-    return [*kept, *told] if told or len(kept) < len(recorded) else recorded
+    return [*own, *messages] if messages or len(own) < len(recorded) else recorded
