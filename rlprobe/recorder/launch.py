@@ -44,6 +44,9 @@ _MPI_JOBS = (
 )
 
 
+TRAINER = "trainer"
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a process stands in its job.
@@ -64,7 +67,7 @@ def place(environ: Mapping[str, str] | None = None) -> Place:
     env = os.environ if environ is None else environ
     rank, world_size = _rank(env)
     given = env.get(environment.ROLE) or env.get("WG_PREFIX", "")
-    role = re.sub(r"[^A-Za-z0-9_]", "", given)[:24] or "trainer"
+    role = re.sub(r"[^A-Za-z0-9_]", "", given)[:24] or TRAINER
     return Place(rank, world_size, _launch(env, world_size), role)
 
 

@@ -26,7 +26,7 @@ from rlprobe.recorder.rollouts import SamplePolicy
 from rlprobe.recorder.snapshot import frozen_data, size_of
 from rlprobe.recorder.writer import Writer
 from rlprobe.store import manifest
-from rlprobe.store.processes import ENDS
+from rlprobe.store.processes import ENDS, launches, leads
 from rlprobe.store.text import text_of
 
 CRITICAL = ("nan_detected", "crash", "halted", "run_ended")
@@ -98,6 +98,7 @@ class RecordedProcess:
             rank=rank,
             attempt=self.files.attempt,
             framework=framework,
+            role=role,
             policy=policy,
             flush_seconds=flush_seconds,
             restore=self.files.restore,
@@ -162,7 +163,7 @@ class RecordedProcess:
 
     def describe(self, changes: Mapping[str, Any]) -> None:
         """Add to the manifest, and wait for that."""
-        if self.rank <= 0:
+        if leads(self.rank):
             copy = describable(changes)
             self.writer.wait(self.writer.request(task=lambda: self.files.describe(copy)))
 
@@ -229,7 +230,7 @@ class RecordedProcess:
             self._say_what_is_lost()
 
     def _end(self, status: str) -> bool:
-        if self.rank < 0:
+        if launches(self.rank):
             self._follow_restarts()
         if self.health.unreported():
             lost = self.health.report()

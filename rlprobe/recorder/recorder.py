@@ -23,6 +23,7 @@ from rlprobe.recorder.process import RecordedProcess
 from rlprobe.recorder.rollout_arguments import ARGUMENTS
 from rlprobe.recorder.rollouts import SamplePolicy
 from rlprobe.recorder.snapshot import IMMUTABLE, safely_frozen, size_of, snapshot, to_list
+from rlprobe.store.processes import WORKER_RANK, launches
 from rlprobe.store.text import text_of
 
 _now = time.monotonic
@@ -58,7 +59,9 @@ class Recorder:
         flush_seconds: what a kill can cost at most, and what a hanging disk can cost a call.
         backlog_bytes: memory, about, for what cannot be written yet. Beyond it the oldest rollouts
             are dropped first, then the oldest rows, events last.
-        rank, world_size, launch, role: only where the environment does not tell.
+        rank, world_size, launch: only where the environment does not tell.
+        role: what this process does if it is no trainer (`rollout`, `reward`, …): what it reports
+            goes into the table `workers`, and it is no rank.
         signals: chain onto SIGTERM and SIGINT, so that they find everything written.
 
     Raises:
@@ -93,6 +96,10 @@ class Recorder:
             raise UsageError(f"Couldn't hold back '{backlog_bytes}' bytes: must be above 0")
         place = launching.place()
         self.rank_id = place.rank if rank is None else rank
+        if role not in {None, launching.TRAINER}:
+            self.rank_id = WORKER_RANK
+        is_worker = self.rank_id == WORKER_RANK
+        self._steps_table, self._ranks_table = ("workers",) * 2 if is_worker else ("steps", "ranks")
         self.world_size = place.world_size if world_size is None else world_size
         self._process = RecordedProcess(
             Path(run_dir).absolute(),
@@ -121,7 +128,7 @@ class Recorder:
 
     def _begin(self, *, signals: bool, **described: Any) -> None:
         self._process.files.describe(describable(described))
-        if self.rank_id >= 0:  # the launcher tells its own start, with the command
+        if not launches(self.rank_id):  # the launcher tells its own start, with the command
             self.event("run_started", pid=os.getpid(), world_size=self.world_size)
             launching.announce(self.run_dir)
         lifecycle.watch(self._process, signals=signals)
@@ -164,13 +171,13 @@ class Recorder:
                 if step is None:
                     step = metrics.pop("step")
                 if type(step) is int and _all_immutable(map(type, metrics.values())):
-                    self._push(("steps", step, _now(), metrics))
+                    self._push((self._steps_table, step, _now(), metrics))
                 else:
-                    self._push_copy("steps", step, metrics)
+                    self._push_copy(self._steps_table, step, metrics)
             except Exception as error:
-                self._push_odd("steps", step, metrics, error)
+                self._push_odd(self._steps_table, step, metrics, error)
         elif self._process.is_closed:
-            self._process.late("steps")
+            self._process.late(self._steps_table)
 
     def rank_step(
         self, step: int | Mapping[str, Any] | None = None, /, *given: Any, **metrics: Any
@@ -185,11 +192,11 @@ class Recorder:
             if step is None:
                 step = metrics.pop("step")
             if type(step) is int and _all_immutable(map(type, metrics.values())):
-                self._push(("ranks", step, _now(), metrics))
+                self._push((self._ranks_table, step, _now(), metrics))
             else:
-                self._push_copy("ranks", step, metrics)
+                self._push_copy(self._ranks_table, step, metrics)
         except Exception as error:
-            self._push_odd("ranks", step, metrics, error)
+            self._push_odd(self._ranks_table, step, metrics, error)
 
     def _push_copy(self, table: str, step: Any, metrics: dict[str, Any]) -> None:
         """Push a row of which something could change, or be large."""

@@ -28,7 +28,15 @@ from rlprobe.store import admission, checksum, files, json_object, layout, modes
 from rlprobe.store import processes as process_files
 from rlprobe.store.json_object import Fields
 from rlprobe.store.living import process_birth
-from rlprobe.store.processes import ENDS, MOST_RANK, Note, attempt_end, pass_over, process_path
+from rlprobe.store.processes import (
+    ENDS,
+    MOST_RANK,
+    WORKER_RANK,
+    Note,
+    attempt_end,
+    pass_over,
+    process_path,
+)
 from rlprobe.values import Attempt, Problem
 
 LAUNCHER_RANK = process_files.LAUNCHER_RANK
@@ -100,7 +108,7 @@ def _joins(folder: Path, number: int, launch: str, rank: int) -> bool:
     except (OSError, ValueError):
         return False
     claims = folder / f"{number:04d}"
-    taken = claims.is_dir() and any(claims.glob(f"r{rank:05d}-*.json"))
+    taken = rank != WORKER_RANK and claims.is_dir() and any(claims.glob(f"r{rank:05d}-*.json"))
     return known.get("launch") == launch and not taken
 
 

@@ -16,6 +16,7 @@ from rlprobe.values import Problem
 
 ENDS = frozenset({"completed", "crashed", "halted", "killed"})  # what a process says of its end
 LAUNCHER_RANK = -1  # the `rlprobe record` process itself; -1 - r where each rank r has one
+WORKER_RANK = -(1 << 19)  # of every process that is neither a rank nor a launcher
 MOST_RANK = 1 << 20
 _MOST_PID = 1 << 22
 
@@ -24,6 +25,16 @@ Note = Callable[[Problem], None]
 
 def pass_over(problem: Problem) -> None:
     """For who has nobody to tell."""
+
+
+def leads(rank: int) -> bool:
+    """Whether a process writes what all of them have in common: rank 0, or a launcher."""
+    return WORKER_RANK < rank <= 0
+
+
+def launches(rank: int) -> bool:
+    """Whether a process is a launcher."""
+    return WORKER_RANK < rank < 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isnan
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 from rlprobe import numbers, schema
 from rlprobe._lazy import cached_property
 from rlprobe.errors import InputError
+from rlprobe.numbers import plural
 from rlprobe.store import codec, layout, manifest, metric_shards, records, table_shards
 from rlprobe.store.admission import TooManyOpenError
 from rlprobe.store.frame import Frame
@@ -33,6 +35,7 @@ _SHORT = 16_384  # rows: to read a column of so few costs more than the column
 _CELLS_AT_ONCE = 16_000_000  # of one table, about 128 MB, that are read with its first column
 _ANY = 2**62  # rows, where no file stays open
 _MOST_CELLS_AT_ONCE = 100_000_000  # of one table, about 800 MB, where no file stays open
+
 
 T = TypeVar("T")
 
@@ -73,7 +76,7 @@ class Recording:
             world_size=raw.count("world_size", least=1, most=_MOST_RANKS) or 1,
             settings=self._settings(raw),
             attempts=self._attempts(),
-            notes=(*map(str, raw.items("notes")[:_MOST_NOTES]), *self._notes),
+            notes=(*map(str, raw.items("notes")[:_MOST_NOTES]), *self._workers(), *self._notes),
             health=numbers.counts(dict(sorted(manifest.health(self.path).items()))),
             unmapped=self._unmapped(),
             unread=_unread(raw.items("unread")),
@@ -83,6 +86,26 @@ class Recording:
             words = f"{', '.join(raw.unfit)}: not what it should be"
             self._note(Problem(str(self.path / layout.MANIFEST), words, "run"))
         return info
+
+    def _workers(self) -> tuple[str, ...]:
+        """What processes that are no ranks reported, in words: no detector looks at it."""
+        rows: Counter[str] = Counter()
+        names: dict[str, set[str]] = {}
+
+        def read(name: ShardName, file: ShardFile, remark: Remark) -> None:
+            stored = records.read("workers", name, file, remark)
+            for (role, worker), count in records.counted(stored, "role", "worker"):
+                rows[role] += count
+                names.setdefault(role, set()).add(worker)
+
+        self._shards("workers", read)
+        if not rows:
+            return ()
+        parts = (
+            f"{plural(rows[role], 'row')} of {plural(len(names[role]), f'{role} worker')}"
+            for role in sorted(rows)
+        )
+        return (f"not judged: {', '.join(parts)} (table `workers`)",)
 
     def _settings(self, raw: Fields) -> dict[str, Any]:
         """The configuration, without whole numbers that nothing can compute with."""
