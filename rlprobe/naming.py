@@ -13,6 +13,8 @@ from typing import Any
 from rlprobe import schema
 
 Logged = tuple[Any, Any]  # values, and whether each was logged
+_UNKNOWN = "generic"
+_MOST_KEYS = 500  # looked at to tell the framework
 _MOST_PLANS = 1_000  # of sets of keys, per framework
 _LIST = re.compile(r"^(\w+) *= *(\[[^\]]*\])", re.MULTILINE)
 _FILE = "aliases/{}.toml"
@@ -300,6 +302,34 @@ def _vocabulary() -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]:
     tails = {key.rpartition("*")[2] for key in patterns if key.startswith("*")}
     heads = {*families, *prefixed, *map(normal, families)} - {""}
     return frozenset(words), tuple(heads), tuple(tails)
+
+
+class LiveAliases:
+    """The aliases of the framework that all keys so far give away, while a run goes on.
+
+    Args:
+        framework: the one that is known; None where the keys are to tell.
+
+    Attributes:
+        framework: whose aliases count; `generic` until one is known.
+    """
+
+    def __init__(self, framework: str | None = None) -> None:
+        self.framework = framework or _UNKNOWN
+        self._is_undecided = framework is None
+        self._keys: set[str] = set()
+
+    def of(self, keys: Iterable[str]) -> Aliases:
+        """Those for a row or table that has these keys."""
+        if self._is_undecided and not self._keys.issuperset(keys):
+            self._keys.update(keys)
+            self.framework = detect_framework(self._keys) or _UNKNOWN
+            self._is_undecided = self.framework == _UNKNOWN and len(self._keys) < _MOST_KEYS
+        return every()[self.framework]
+
+    def algorithm(self) -> str | None:
+        """The algorithm that the keys so far give away, if they do."""
+        return schema.detect_algorithm(self._keys)
 
 
 def detect_framework(keys: Iterable[str]) -> str | None:

@@ -22,9 +22,9 @@ def steps(first: int | None, last: int | None) -> str:
     return f"step {count(first)}" if first == last else f"steps {count(first)}-{count(last)}"
 
 
-def plural(value: int, noun: str) -> str:
-    """`1 rank`, `64 ranks`."""
-    return f"{count(value)} {noun}" if value == 1 else f"{count(value)} {noun}s"
+def plural(value: int, noun: str, many: str = "") -> str:
+    """`1 rank`, `64 ranks`; `many` is the plural where it is not the noun with an `s`."""
+    return f"{count(value)} {noun if value == 1 else many or noun + 's'}"
 
 
 def counts(totals: Mapping[str, int]) -> str:

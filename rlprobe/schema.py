@@ -214,6 +214,17 @@ class StepKeys:
     counted_how: frozenset[str]
 
 
+def whole(value: object) -> int | None:
+    """A number as the step that it may be; None if it is no whole number."""
+    if type(value) is int:
+        return value
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return int(number) if number.is_integer() and abs(number) < 2**63 else None
+
+
 @functools.cache
 def step_keys() -> StepKeys:
     """Which of a row's numbers is its step."""

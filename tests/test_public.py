@@ -51,6 +51,7 @@ INNER_ROOMS = {
     "schema",
     "schemas",
     "store",
+    "taps",
     "values",
 }
 

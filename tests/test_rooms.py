@@ -12,6 +12,7 @@ import pytest
 
 from rlprobe.cli import VERBS
 from rlprobe.importers.formats import formats
+from rlprobe.taps.hooks import HOOKS
 
 ROOT = Path(__file__).parents[1]
 ROOMS = sorted(path.parent for path in (ROOT / "rlprobe").rglob("__init__.py"))
@@ -20,6 +21,8 @@ LISTED = re.compile(r"^(\w+(?:, \w+)*) {2,}\S", re.MULTILINE)
 # Found by name: verbs by the command line, reporters and importers by the format's name.
 CALLED_BY_NAME = {*((f"rlprobe.cli.{module}", module) for module in VERBS.values())}
 CALLED_BY_NAME |= {(f"rlprobe.report.{name}", "reporter") for name in ("text", "json", "markdown")}
+CALLED_BY_NAME.add(("rlprobe.integrations.autoattach", "patch"))
+CALLED_BY_NAME |= {(f"rlprobe.taps.packages.{name}", "install") for name in HOOKS.values()}
 CALLED_BY_NAME |= {(type(item).__module__, type(item).__name__) for item in formats()}
 
 
@@ -64,21 +67,32 @@ def executed(node: ast.AST) -> Iterator[ast.AST]:
             yield from executed(child)
 
 
-def imports(tree: ast.Module, known: set[str]) -> set[str]:
+def imported_from(module: str, node: ast.ImportFrom) -> str:
+    """What `from … import` names, in full; a package's own name is that of its `__init__`."""
+    if not node.level:
+        return node.module or ""
+    room = ROOT / Path(*module.split("."))
+    above = node.level - (1 if room.is_dir() else 0)
+    parts = module.split(".")[: len(module.split(".")) - above]
+    return ".".join([*parts, *([node.module] if node.module else [])])
+
+
+def imports(module: str, tree: ast.Module, known: set[str]) -> set[str]:
     """Modules that a module imports, at once or inside a function."""
     names: set[str] = set()
     for node in executed(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            inside = {f"{node.module}.{alias.name}" for alias in node.names}
-            names |= (inside & known) or {node.module}
+        elif isinstance(node, ast.ImportFrom):
+            place = imported_from(module, node)
+            inside = {f"{place}.{alias.name}" for alias in node.names}
+            names |= (inside & known) or {place}
     return names & known
 
 
 def test_no_module_imports_itself_by_a_detour() -> None:
     every = trees("rlprobe")
-    graph = {name: imports(tree, set(every)) - {name} for name, tree in every.items()}
+    graph = {name: imports(name, tree, set(every)) - {name} for name, tree in every.items()}
     assert any(graph.values())
     TopologicalSorter(graph).prepare()  # CycleError names the circle
 
@@ -88,7 +102,7 @@ def test_no_room_imports_itself_by_a_detour() -> None:
     graph: dict[str, set[str]] = {}
     for name, tree in every.items():
         room, *_ = name.split(".")[1:] or [""]
-        others = {other.split(".")[1] for other in imports(tree, set(every)) if "." in other}
+        others = {other.split(".")[1] for other in imports(name, tree, set(every)) if "." in other}
         graph.setdefault(room, set()).update(others - {room})
     assert {"cli", "dev", "store"} <= set(graph)
     TopologicalSorter(graph).prepare()
@@ -101,10 +115,11 @@ def used(module: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
     """(module, name) of every name that a module reads, wherever it is defined."""
     homes: dict[str, str] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
+        if isinstance(node, ast.ImportFrom):
+            place = imported_from(module, node)
             for alias in node.names:
-                homes[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-                yield node.module, alias.name
+                homes[alias.asname or alias.name] = f"{place}.{alias.name}"
+                yield place, alias.name
         elif isinstance(node, ast.Import):
             homes |= {alias.asname: alias.name for alias in node.names if alias.asname}
     for node in ast.walk(tree):

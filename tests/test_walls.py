@@ -40,9 +40,10 @@ ALLOWED: dict[str, set[str]] = {
     "store": {"schema"},
     "recorder": {"schema", "naming", "store"},
     "importers": {"schema", "naming", "nearest", "store"},
-    "launcher": {"schema", "naming", "store", "recorder", "importers", "integrations"},
+    "taps": {"schema", "recorder"},
+    "launcher": {"schema", "naming", "store", "recorder", "importers", "integrations", "taps"},
     "guards": set(),
-    "integrations": {"schema", "store", "recorder", "guards"},
+    "integrations": {"schema", "store", "recorder", "guards", "taps"},
     "scan": {"schema", "stats", "detector", "catalog", "config", "store"},
     "gate": {"config"},
     "report": {

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
-from rlprobe import environment
+from rlprobe.taps import slots
 
 _trained: dict[str, list[str]] = {}  # output directories by trainer class, in this process
-_slots: list[str] = []  # trainings of this process, where there is no status folder
 
 
 def of_trainer(run_dir: Path, trainer: Any) -> Path:
@@ -24,26 +22,5 @@ def of_trainer(run_dir: Path, trainer: Any) -> Path:
     places = _trained.setdefault(kind, [])
     if trainer.args.output_dir not in places:
         places.append(trainer.args.output_dir)
-    number = _slot(f"{kind}.{places.index(trainer.args.output_dir)}")
-    return run_dir if number == 1 else run_dir.with_name(f"{run_dir.name}-{number}")
-
-
-def _slot(key: str) -> int:
-    """Which of this launch's trainings this is, from 1; links in the status folder agree on it."""
-    status = os.environ.get(environment.STATUS)
-    number = 1
-    while status and number < 1000:
-        link = Path(status) / f"trainer-{number}"
-        try:
-            link.symlink_to(key)  # exclusive, and never seen without its content
-        except FileExistsError:
-            if str(link.readlink()) == key:
-                return number
-            number += 1
-        except OSError:  # another machine: the folder is not there
-            break
-        else:
-            return number
-    if key not in _slots:
-        _slots.append(key)
-    return _slots.index(key) + 1
+    number = slots.slot_of(f"{kind}.{places.index(trainer.args.output_dir)}")
+    return Path(slots.directory(str(run_dir), number))

@@ -14,6 +14,7 @@ from rlprobe.integrations._rollouts import Rollouts
 from rlprobe.integrations._steps import Steps
 from rlprobe.integrations._wrapping import wrap
 from rlprobe.recorder import Recorder
+from rlprobe.taps.hub import HUB
 
 _SUMMARY = "train_runtime"  # the key that tells the Trainer's closing row from a step's
 _SUMMARY_KEYS = frozenset({"total_flos", "train_loss", "epoch", "num_tokens"})
@@ -35,6 +36,7 @@ class Session:
         self._depth = 0
         self._checkpoint: Any = None
         self._open = False
+        self._own_names: set[str] = set()  # that the trainer logs itself
         self.recorder = self._new_recorder()
         self._relay = Relay(self.recorder)
         self.probes = Probes(self._relay)
@@ -56,9 +58,28 @@ class Session:
         self.probes.run("rollouts", self.rollouts.install)
         self.probes.run("steps", self.steps.install)
         wrap(self.trainer, "train", self._around_train)
+        wrap(self.trainer, "log", self._around_log)
 
     def _around_train(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return self.run(original, args, kwargs)
+
+    def _around_log(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What the trainer hands on to its trackers is what it tells us itself."""
+        state = HUB.state
+        before, state.busy = state.busy, True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            state.busy = before
+
+    def _host(self, source: str, values: Mapping[str, Any]) -> None:
+        """What training code tells a tracker by itself belongs to the step that is being made."""
+        step = int(self.trainer.state.global_step) + 1
+        own = {name: value for name, value in values.items() if name not in self._own_names}
+        if own:
+            self.recorder.step(step, **own)
+            if self.recorder.world_size > 1:
+                self.recorder.rank_step(step, **own)
 
     # --- around training -----------------------------------------------------------------------
 
@@ -66,6 +87,7 @@ class Session:
         """Call `train` and record how it ends. Nested calls are one."""
         if self._depth:
             return train(*args, **kwargs)
+        HUB.be_hosted(self._host)
         self.probes.run("reopen", self._reopen)
         self._checkpoint = kwargs.get("resume_from_checkpoint", args[0] if args else None)
         self._depth += 1
@@ -159,6 +181,7 @@ class Session:
             logs = self._summary(step, logs)
         if logs:
             logs.pop("step", None)
+            self._own_names.update(logs)
             self.recorder.step(step, **self.steps.logged(step, logs))
 
     def _summary(self, step: int, logs: dict[str, Any]) -> dict[str, Any]:

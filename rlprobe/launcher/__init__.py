@@ -4,6 +4,8 @@ command    runs it, waits, records how it ended
 run_dirs   where, unless somebody says
 unrecorded what stands in for the recorder where nothing can be recorded
 limit      work on a disk that may hang
+spools     what processes without a recorder left there, recorded
+account    what was recorded, in one line
 children   what the Python processes below it left in the status folder
 signals    what comes to us, passed on once
 ending     how the command ended, and what is known of it

@@ -1,20 +1,28 @@
 """What the Python processes below the command left in the status folder.
 
 `python-<pid>.json` is what `autoattach/sitecustomize.py` says of a process; `attached-<pid>` holds
-the run directories of one that records itself.
+the run directories of one that records itself; `sources-<pid>` the calls that it records, each with
+the directory; `helper-<pid>` is one that logs, and was started by one that records; `failed-<pid>`
+tells what a tap could not do.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import rlprobe
+from rlprobe.numbers import plural
+
+_MOST_REMARKS = 5
+_SHOWN = 80  # characters of a command
 
 
 def attached(status: Path, run_dir: Path) -> bool:
@@ -28,11 +36,37 @@ def attached(status: Path, run_dir: Path) -> bool:
 
 def run_dirs(status: Path) -> list[str]:
     """The run directories of processes that record themselves."""
-    places: list[str] = []
-    for mark in sorted(status.glob("attached-*")):
+    return list(_lines(status, "attached"))
+
+
+def sources(status: Path) -> dict[str, list[str]]:
+    """The calls that processes record, by run directory."""
+    calls: dict[str, list[str]] = {}
+    for line in _lines(status, "sources"):
+        source, tab, place = line.partition("\t")
+        if tab and source not in calls.setdefault(place, []):
+            calls[place].append(source)
+    return calls
+
+
+def remarks(status: Path) -> list[str]:
+    """What processes of the command could not record, or were not to, in words."""
+    helpers = list(_lines(status, "helper"))
+    failed = dict.fromkeys(_lines(status, "failed"))
+    notes = [f"could not record {text}" for text in itertools.islice(failed, _MOST_REMARKS)]
+    if helpers:
+        named = helpers[0].partition(" ")[2][:_SHOWN]
+        notes.append(
+            f"{plural(len(helpers), 'process', 'processes')} that a recorded one started logged "
+            f"metrics of their own, which are not recorded: '{named}'"
+        )
+    return notes
+
+
+def _lines(status: Path, what: str) -> Iterator[str]:
+    for path in sorted(status.glob(f"{what}-*")):
         with contextlib.suppress(OSError, ValueError):
-            places += mark.read_text(encoding="utf-8").splitlines()
-    return places
+            yield from path.read_text(encoding="utf-8").splitlines()
 
 
 def why_outside(status: Path) -> tuple[str, str]:
@@ -42,7 +76,7 @@ def why_outside(status: Path) -> tuple[str, str]:
         return "the command starts no Python that could be recorded from the inside", ""
     failed = next((entry for entry in pythons if entry.get("error")), None)
     if failed is None:
-        return "no Hugging Face Trainer was trained", ""
+        return "no Hugging Face Trainer was trained and no known tracker called", ""
     python, reason = str(failed.get("executable")), failed["error"]
     if failed.get("foreign"):
         reason = f"the rlprobe there is another program ({_described(Path(failed['foreign']))})"

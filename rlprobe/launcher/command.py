@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.metadata
 import os
 import shlex
 import shutil
@@ -22,18 +23,21 @@ from typing import Any
 from rlprobe import environment, redaction
 from rlprobe.errors import RlprobeError, UsageError
 from rlprobe.integrations import autoattach
-from rlprobe.launcher import children, signals, streams
+from rlprobe.launcher import account, children, signals, streams
 from rlprobe.launcher.ending import Ending, explain, name_of
 from rlprobe.launcher.intake import Intake
 from rlprobe.launcher.limit import within
 from rlprobe.launcher.messages import OutputMessages
 from rlprobe.launcher.output import Lines, OutputRows
 from rlprobe.launcher.run_dirs import default_run_dir
+from rlprobe.launcher.spools import Spools
 from rlprobe.launcher.unrecorded import Unrecorded
+from rlprobe.numbers import plural
 from rlprobe.recorder import launch
 from rlprobe.recorder.recorder import Recorder
 from rlprobe.store import manifest
 from rlprobe.store.recording import Recording
+from rlprobe.taps import hooks
 
 _DISK_SECONDS = 20.0  # for a disk that hangs: then the command runs unrecorded
 _PASS_SECONDS = 30.0  # for whoever is slow to read the last of the output
@@ -125,6 +129,7 @@ class Launcher:
             )
         except Exception as error:  # a full disk, no directory, none of ours: the command runs
             self.recorder = Unrecorded(_reason(error))
+        self.spools: Spools | None = None
         self._is_said = False
         self._attached = False
         self._framework = ""
@@ -140,6 +145,7 @@ class Launcher:
             environment.RUN: str(run_dir),
             environment.LAUNCH: self.place.launch if several else uuid.uuid4().hex,
             environment.STATUS: str(self.status),
+            environment.TAPS: hooks.as_text(_other_taps()),
             "PYTHONPATH": os.pathsep.join([str(autoattach.FOLDER), *([path] if path else [])]),
         }
 
@@ -173,6 +179,9 @@ class Launcher:
             pid = streams.start(self.command, self.environment, outputs)
         except OSError as error:
             return self._not_started(error)
+        if not isinstance(self.recorder, Unrecorded):
+            self.spools = Spools(self.status, self.environment)
+            self.spools.start()
         intake = Intake(outputs.copies, self.lines) if outputs.copies else None
         if intake is not None:
             intake.start()
@@ -211,11 +220,12 @@ class Launcher:
             self.messages.finish()
         if isinstance(self.recorder, Unrecorded):
             return
+        self._finish_spools()
         self._say_what_is_recorded()
         if intake is not None:
             self._describe_reading(self._say_what_is_missing(intake))
         self._record_end(ending, tail)
-        say(f"recorded in {self._where()}")
+        self._say_what_was_recorded()
 
     def _say_what_is_missing(self, intake: Intake) -> list[str]:
         """Say what of the output was not read or not passed on; the same for the recording."""
@@ -297,11 +307,26 @@ class Launcher:
         why, remedy = children.why_outside(self.status)
         say(f"{why}; recording what the output tells{remedy}")
 
-    def _where(self) -> str:
-        """The run directory, and those of further trainers of the same process."""
-        places = [str(self.recorder.run_dir), *children.run_dirs(self.status)]
-        unique = dict.fromkeys(_shortest(place) for place in places)
-        return ", ".join(unique)
+    def _finish_spools(self) -> None:
+        """Record what processes without a recorder have left."""
+        if self.spools is None:
+            return
+        self.spools.finish()
+        if self.spools.failure:
+            say(f"Couldn't record all that processes told: {self.spools.failure}")
+        if self.spools.lost:
+            say(f"{plural(self.spools.lost, 'row')} of processes were lost")
+
+    def _say_what_was_recorded(self) -> None:
+        """One line for each recording: the launcher's, and those of further runs beside it."""
+        place = str(self.recorder.run_dir)
+        calls = children.sources(self.status)
+        for run_dir, told in (self.spools.sources if self.spools else {}).items():
+            calls.setdefault(run_dir, []).extend(told)
+        if self.rows.step is not None:
+            calls.setdefault(place, []).append(account.OUTPUT)
+        for line in (*children.remarks(self.status), *account.closing(place, self.status, calls)):
+            say(line)
 
     # --- how it ended ----------------------------------------------------------------------------
 
@@ -349,6 +374,14 @@ def _inherited() -> dict[str, str]:
     return given
 
 
+def _other_taps() -> list[str]:
+    """Taps of other packages, installed beside rlprobe."""
+    with contextlib.suppress(Exception):
+        points = importlib.metadata.entry_points(group=hooks.GROUP)
+        return [f"{point.name}={point.value}" for point in points]
+    return []
+
+
 def _working_directory() -> str:
     try:
         return str(Path.cwd())
@@ -359,11 +392,3 @@ def _working_directory() -> str:
 def _without_secrets(command: Sequence[str]) -> list[str]:
     """The command line as it is recorded."""
     return redaction.words(command)
-
-
-def _shortest(place: str) -> str:
-    """Relative to the working directory where that is below it."""
-    path = Path(place)
-    with contextlib.suppress(ValueError, OSError):
-        return str(path.relative_to(Path.cwd()))
-    return place

@@ -35,11 +35,9 @@ _MANY_BYTES = 100_000
 _BREAKS = (b"\n", b"\r")
 _LEARNING_BYTES = 64 * 1024  # of output at speed, in which each line is looked at
 _LONGEST = 256 * 1024  # of a line that is looked at
-_UNKNOWN = "generic"
 _LINE_CHARACTERS = 2_000  # kept of a line in the tail
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 _MOST_HELD = 10_000  # rows of a log in which no line is one by itself
-_MOST_KEYS = 500  # looked at to tell the framework
 
 Record = Callable[[int, dict[str, float]], None]
 
@@ -179,7 +177,6 @@ class OutputRows:
         messages: told of messages, with the step of the last row that was recorded.
 
     Attributes:
-        framework: the one whose keys the rows have had so far; `generic` until one is known.
         step: that of the last row that was recorded.
         alarmed: never: how the command ends, the launcher sees itself.
     """
@@ -196,9 +193,13 @@ class OutputRows:
         self._bytes = self._lines = 0  # read so far
         self._recording, self._is_asked = True, False
         self._steps = LiveSteps()
-        self._keys: set[str] = set()
-        self.framework = _UNKNOWN
+        self._names = naming.LiveAliases()
         self.step: int | None = None
+
+    @property
+    def framework(self) -> str:
+        """The one whose keys the rows have had so far; `generic` until one is known."""
+        return self._names.framework
 
     def read(self, data: bytes) -> None:
         """Look at whole lines."""
@@ -236,7 +237,7 @@ class OutputRows:
             logged = {key: (row.metrics[key], True) for key in keys}
             step = self._steps.place(row)
             if self._may_record():
-                named = self._aliases(keys).apply(logged)
+                named = self._names.of(keys).apply(logged)
                 self._write(step, {name: float(v) for name, (v, there) in named.items() if there})
 
     def may_add_rows(self, first: ConsoleRow) -> bool:
@@ -285,18 +286,10 @@ class OutputRows:
         places = [place for place, name in enumerate(names) if name not in STEP_KEYS]
         every = np.ones(len(values), np.bool_)
         logged = {names[place]: (values[:, place], every) for place in places}
-        named = self._aliases(logged).apply(logged)
+        named = self._names.of(logged).apply(logged)
         whole = all(there.all() for _, there in named.values())
         columns = [column.tolist() for column, _ in named.values()]
         valid = zip(*(there.tolist() for _, there in named.values()), strict=True)
         for step, numbers in zip(steps, zip(*columns, strict=True), strict=False):
             pairs = zip(named, numbers, strict=True)
             self._write(step, dict(pairs if whole else itertools.compress(pairs, next(valid))))
-
-    def _aliases(self, keys: Iterable[str]) -> naming.Aliases:
-        """Those of the framework that all keys so far give away."""
-        undecided = self.framework == _UNKNOWN and len(self._keys) < _MOST_KEYS
-        if undecided and not self._keys.issuperset(keys):
-            self._keys.update(keys)
-            self.framework = naming.detect_framework(self._keys) or _UNKNOWN
-        return naming.every()[self.framework]

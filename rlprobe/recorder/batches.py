@@ -6,13 +6,21 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from rlprobe.naming import LiveAliases
 from rlprobe.recorder.backlog import Backlog
 from rlprobe.recorder.health import Health
 from rlprobe.store.text import text_of
 
+AUTO = "auto"  # as a framework: the one whose names the rows turn out to have
+GENERIC = "generic"
+
 
 class Batches:
-    """Owns the encoders of all tables."""
+    """Owns the encoders of all tables.
+
+    Args:
+        framework: whose names rows have; `AUTO` for the one that the names give away.
+    """
 
     def __init__(self, framework: str | None, health: Health, *, attempt: int, rank: int) -> None:
         # Imported now, whole: nothing can be imported any more while an interpreter shuts down.
@@ -24,9 +32,19 @@ class Batches:
         self._health = health
         self._too_wide = TooWideError
         self._rejected: Counter[str] = Counter()  # of the batch at hand
+        self._aliases = LiveAliases(None if framework == AUTO else framework or GENERIC)
+        self._told: dict[str, str] = {"framework": GENERIC} if framework == AUTO else {}
         self._metrics = {
-            name: MetricEncoder(name, framework, self._reject) for name in ("steps", "ranks")
+            name: MetricEncoder(name, self._aliases, self._reject) for name in ("steps", "ranks")
         }
+
+    def news(self) -> dict[str, str]:
+        """What the names of rows have given away since this was asked last, for the manifest."""
+        if not self._told or self._told["framework"] == self._aliases.framework:
+            return {}
+        known = {"framework": self._aliases.framework, "algorithm": self._aliases.algorithm() or ""}
+        self._told = {name: value for name, value in known.items() if value}
+        return self._told
 
     def _reject(self, name: str) -> None:
         self._rejected[name] += 1

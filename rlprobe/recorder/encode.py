@@ -32,15 +32,20 @@ class MetricEncoder:
     """Turns metric rows of one table into Arrow tables under canonical names.
 
     Attributes:
+        aliases: of the framework whose names the rows have.
         rejected: called with the name of a metric whose value is no number.
     """
 
     table: str
-    framework: str | None
+    aliases: naming.LiveAliases
     rejected: Callable[[str], None]
 
     def encode(self, rows: Sequence[MetricRow], constants: dict[str, int]) -> pa.Table:
-        """One Arrow table; `constants` are integer columns (attempt, rank) of one value."""
+        """One Arrow table, with one row for all of a step that stand in a row.
+
+        `constants` are integer columns (attempt, rank) of one value.
+        """
+        rows = one_per_step(rows)
         size = len(rows)
         keys: dict[str, NDArray[Any]] = {
             "step": np.fromiter((row[0] for row in rows), np.int64, size),
@@ -81,8 +86,7 @@ class MetricEncoder:
         else:
             whole = np.ones(len(rows), np.bool_)
             columns = {key: (matrix[:, at], whole) for at, key in enumerate(keys)}
-        aliases = naming.every()[self.framework or "generic"]
-        for name, (values, logged) in aliases.apply(columns).items():
+        for name, (values, logged) in self.aliases.of(columns).apply(columns).items():
             yield codec.metric_name(self.table, name), values, logged
 
     def _careful(self, rows: list[dict[str, Any]]) -> dict[str, tuple[FloatArray, BoolArray]]:
@@ -105,6 +109,27 @@ class MetricEncoder:
                     raise
                 self.rejected(key)
         return plain
+
+
+def one_per_step(rows: Sequence[MetricRow]) -> Sequence[MetricRow]:
+    """Rows that follow each other and are of one step, as one: of a name the last value counts.
+
+    Training may tell of a step bit by bit: one `add_scalar` after another, an evaluation after all.
+    """
+    if all(row[0] != before[0] for before, row in itertools.pairwise(rows)):
+        return rows
+    merged: list[MetricRow] = []
+    own: dict[str, Any] = {}  # of the last row, if it is one of several
+    for row in rows:
+        if not merged or merged[-1][0] != row[0]:
+            merged.append(row)
+            own = {}
+            continue
+        if not own:
+            own = dict(merged[-1][2])
+            merged[-1] = (*merged[-1][:2], own)
+        own.update((name, value) for name, value in row[2].items() if value is not None)
+    return merged
 
 
 def _matrix(rows: list[dict[str, Any]]) -> FloatArray | None:

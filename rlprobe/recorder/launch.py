@@ -63,7 +63,8 @@ def place(environ: Mapping[str, str] | None = None) -> Place:
     """This process's place, from the environment; rank 0 of 1 where nothing is set."""
     env = os.environ if environ is None else environ
     rank, world_size = _rank(env)
-    role = re.sub(r"[^A-Za-z0-9_]", "", env.get("WG_PREFIX", ""))[:24] or "trainer"
+    given = env.get(environment.ROLE) or env.get("WG_PREFIX", "")
+    role = re.sub(r"[^A-Za-z0-9_]", "", given)[:24] or "trainer"
     return Place(rank, world_size, _launch(env, world_size), role)
 
 

@@ -90,6 +90,7 @@ class RecordedProcess:
             flush_seconds=flush_seconds,
             restore=self.files.restore,
             report=self._report,
+            describe=self.files.describe,
             first=self.files.clear_leftovers,
         )
 

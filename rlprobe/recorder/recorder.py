@@ -14,6 +14,7 @@ from rlprobe import naming
 from rlprobe.errors import InputError, UsageError
 from rlprobe.recorder import launch as launching
 from rlprobe.recorder import lifecycle
+from rlprobe.recorder.batches import AUTO
 from rlprobe.recorder.buffer import BACKLOG_BYTES, Row
 from rlprobe.recorder.own_files import describable
 from rlprobe.recorder.process import RecordedProcess
@@ -47,13 +48,14 @@ class Recorder:
 
     Args:
         run_dir: where to record; created if need be, and again if it is deleted meanwhile.
-        framework: whose metric names `step` gets (`trl`, `verl`, …); None for plain names.
+        framework: whose metric names `step` gets (`trl`, `verl`, …); None for plain names, `auto`
+            for those of the framework that the names give away.
         config: settings worth knowing afterwards (`beta`, `max_completion_length`, …).
         samples: how many rollouts are kept, and how much of their text.
         flush_seconds: what a kill can cost at most, and what a hanging disk can cost a call.
         backlog_bytes: memory, about, for what cannot be written yet. Beyond it the oldest rollouts
             are dropped first, then the oldest rows, events last.
-        rank, world_size, launch: only where the environment does not tell.
+        rank, world_size, launch, role: only where the environment does not tell.
         signals: chain onto SIGTERM and SIGINT, so that they find everything written.
 
     Raises:
@@ -76,9 +78,10 @@ class Recorder:
         rank: int | None = None,
         world_size: int | None = None,
         launch: str | None = None,
+        role: str | None = None,
         signals: bool = True,
     ) -> None:
-        if framework is not None and framework not in naming.every():
+        if framework not in {None, AUTO, *naming.every()}:
             known = ", ".join(naming.every())
             raise UsageError(f"Couldn't record for framework '{framework}': known are {known}")
         if not flush_seconds > 0:
@@ -96,7 +99,7 @@ class Recorder:
                 rank=self.rank_id,
                 world_size=self.world_size,
                 launch=launch or place.launch,
-                role=place.role,
+                role=role or place.role,
                 framework=framework,
                 policy=samples or SamplePolicy(),
                 flush_seconds=flush_seconds,
@@ -113,7 +116,11 @@ class Recorder:
         self._push = self._buffer.push
         self._records_steps = self.rank_id <= 0
         self._begin(
-            signals=signals, framework=framework, algorithm=algorithm, model=model, config=config
+            signals=signals,
+            framework=None if framework == AUTO else framework,
+            algorithm=algorithm,
+            model=model,
+            config=config,
         )
 
     def _begin(self, *, signals: bool, **described: Any) -> None:

@@ -33,6 +33,7 @@ class Writer:
         restore: makes a deleted run directory again; whether it was that.
         first: what the thread does at its start, once.
         report: tells the recording what was lost, when it is due and something can be written.
+        describe: adds to the manifest what the rows have told of themselves.
     """
 
     def __init__(  # noqa: PLR0913 - its parts
@@ -49,6 +50,7 @@ class Writer:
         flush_seconds: float,
         restore: Callable[[], bool] = lambda: False,
         report: Callable[[], None] = lambda: None,
+        describe: Callable[[dict[str, Any]], object] = lambda _: None,
         first: Callable[[], None] = lambda: None,
     ) -> None:
         self.buffer = buffer
@@ -64,6 +66,7 @@ class Writer:
         self._policy = policy
         self._restore = restore
         self._report = report
+        self._describe = describe
         self._first = first
         buffer.wake.call = self._wake
         self._reset_thread()
@@ -236,6 +239,9 @@ class Writer:
         self._trim()
         written = [self._write(table) for table in _ORDER]
         self._trim()
+        news = self._batches.news()
+        if news:
+            self._describe(dict(news))
         return all(written)
 
     def _write(self, table: str) -> bool:

@@ -17,6 +17,7 @@ from rlprobe import environment
 from rlprobe.integrations import _run_dirs as run_dirs
 from rlprobe.integrations.trl import attach
 from rlprobe.store.recording import Recording
+from rlprobe.taps import slots
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("default")]
 
@@ -177,7 +178,7 @@ def test_every_training_of_a_launch_is_a_run_of_its_own(
 
     def new_process() -> None:
         monkeypatch.setattr(run_dirs, "_trained", {})
-        monkeypatch.setattr(run_dirs, "_slots", [])
+        monkeypatch.setattr(slots, "_own", [])
 
     for status in (tmp_path, tmp_path / "not there"):
         monkeypatch.setenv("RLPROBE_STATUS", str(status))

@@ -1,8 +1,9 @@
 """How `rlprobe record` gets into the training process: by `sitecustomize.py` in this folder.
 
 The launcher puts this folder first on PYTHONPATH. Every Python process that starts then runs
-`sitecustomize`, which waits for `transformers.trainer` to be imported and calls `patch` here.
-Nothing in this file is heavy to import, and nothing of it raises into the child.
+`sitecustomize`, which waits for modules to be imported that `rlprobe.taps` can tap; the tap of
+`transformers.trainer` calls `patch` here. Nothing in this file is heavy to import, and nothing of
+it raises into the child.
 """
 
 from __future__ import annotations

@@ -16,19 +16,27 @@ if TYPE_CHECKING:
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs too much
 _OLDEST = (3, 11)
+_OLDEST_FOR_TAPS = (3, 8)
+# What records more than what is logged, where there is a recorder.
+_FROM_INSIDE = {"transformers": ("rlprobe.integrations.autoattach", "patch")}
 
 
-class _TrainerHook:
-    """A finder that finds nothing itself: it looks on when `transformers.trainer` is loaded."""
+class _Hook:
+    """A finder that finds nothing itself: it looks on when a module is loaded that is tapped.
 
-    name = "transformers.trainer"
+    Args:
+        taps: what taps a module, by the module's name.
+        load: gives the package of the taps.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, taps: "dict[str, str]", load: "Any") -> None:
+        self.taps = taps
+        self.load = load
         self.busy = False
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "ModuleSpec | None":
         """Let the others find the module, and hook into its loader."""
-        if name != self.name or self.busy:
+        if name not in self.taps or self.busy:
             return None
         self.busy = True
         try:
@@ -36,7 +44,7 @@ class _TrainerHook:
 
             spec = find_spec(name)
             if spec is not None and spec.loader is not None:
-                self.hook(spec.loader)
+                self.hook(spec.loader, self.taps[name])
         except Exception as error:
             _report(error)
             return None
@@ -45,41 +53,89 @@ class _TrainerHook:
         finally:
             self.busy = False
 
-    def hook(self, loader: "Any") -> None:
-        """Patch the module right after it was executed."""
+    def hook(self, loader: "Any", tap: str) -> None:
+        """Tap the module right after it was executed."""
         execute = loader.exec_module
 
         def exec_module(module: "ModuleType") -> None:
             execute(module)
             try:
-                if self in sys.meta_path:
-                    sys.meta_path.remove(self)
-                from rlprobe.integrations import autoattach
-
-                autoattach.patch(module)
+                self.install(module, tap)
             except Exception as error:
                 _report(error)
 
         loader.exec_module = exec_module
 
+    def install(self, module: "ModuleType", tap: str) -> None:
+        """Call what taps the module: `wandb`, one of ours, or `package.module:function`."""
+        from importlib import import_module
+
+        place, colon, function = tap.partition(":")
+        if not colon:
+            taps = self.load()
+            recorder = import_module(taps + ".place").has_recorder()
+            inside = recorder and _FROM_INSIDE.get(tap)
+            place, function = inside or (taps + ".packages." + place, "install")
+        getattr(import_module(place), function)(module)
+
 
 def _start() -> None:
-    """Look whether rlprobe is here, and wait for the Trainer."""
+    """Look whether rlprobe is here, and wait for what can be tapped."""
     if "RLPROBE_RUN" not in os.environ:
         return
-    if sys.version_info < _OLDEST:
-        _fail("Python {}.{} is older than 3.11".format(*sys.version_info[:2]))
-        return
+    pairs = [pair.partition("=") for pair in os.environ.get("RLPROBE_TAPS", "").split(",") if pair]
+    taps = {name: tap for name, _, tap in pairs}
+    origin = _why_outside() if sys.version_info >= _OLDEST else _too_old()
+    load = _ours if origin else _by_path
+    if taps and sys.version_info >= _OLDEST_FOR_TAPS:
+        sys.meta_path.insert(0, _Hook(taps, load))
+
+
+def _too_old() -> str:
+    """Say that this Python is older than rlprobe can be."""
+    _fail("Python {}.{} is older than 3.11".format(*sys.version_info[:2]))
+    return ""
+
+
+def _why_outside() -> str:
+    """The place of rlprobe in this environment; empty, and said why, if it is not there."""
     from importlib.util import find_spec
 
     spec = find_spec("rlprobe")  # looks where it is, and does not import it
     if spec is None or not spec.origin:
         _fail("rlprobe is not installed in this environment", missing="yes")
-    elif _foreign(spec.origin):
+        return ""
+    if _foreign(spec.origin):
         _fail("another program called rlprobe", foreign=_foreign(spec.origin))
-    else:
-        _write({"rlprobe": _version(spec.origin), "error": None})
-        sys.meta_path.insert(0, _TrainerHook())
+        return ""
+    _write({"rlprobe": _version(spec.origin), "error": None})
+    return spec.origin
+
+
+def _ours() -> str:
+    """The taps of the rlprobe of this environment; beside us, if those there are none or older."""
+    try:
+        import rlprobe.taps.hub
+    except ImportError as error:
+        _report(error)
+        return _by_path()
+    return rlprobe.taps.__name__
+
+
+def _by_path() -> str:
+    """The taps that lie beside us: they need nothing but the standard library."""
+    name = "_rlprobe_taps"
+    if name not in sys.modules:
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        folder = os.path.join(os.path.dirname(os.path.dirname(_FOLDER)), "taps")  # noqa: PTH118, PTH120
+        path = os.path.join(folder, "__init__.py")  # noqa: PTH118
+        spec = spec_from_file_location(name, path, submodule_search_locations=[folder])
+        if spec is None or spec.loader is None:
+            raise ImportError(path)
+        sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return name
 
 
 def _foreign(origin: "str | None") -> "str | None":

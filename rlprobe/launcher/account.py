@@ -1,0 +1,101 @@
+"""What was recorded, in one line: rows, ranks, rollouts, and where they came from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rlprobe.launcher import children
+from rlprobe.numbers import plural
+from rlprobe.store import manifest
+from rlprobe.store.recording import Recording
+
+_INSIDE = "the Trainer"
+OUTPUT = "the output"
+_UNCALLED = "none of the calls that are recorded was made"
+_TO_DO = (
+    "log with a tracker (wandb.log, SummaryWriter, ...) or print metrics by name; "
+    "`rlprobe doctor -- COMMAND` tells beforehand"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the latest attempt of a recording holds.
+
+    Attributes:
+        steps: rows of the steps table, one for each step.
+        ranks: that recorded.
+        sampled: steps with rollouts.
+    """
+
+    steps: int
+    ranks: int
+    sampled: int
+
+    def __str__(self) -> str:
+        parts = [plural(self.steps, "row")]
+        if self.ranks > 1:
+            parts.append(plural(self.ranks, "rank"))
+        if self.sampled:
+            parts.append(f"{plural(self.sampled, 'step')} with rollouts")
+        return ", ".join(parts)
+
+
+def of_recording(run_dir: Path) -> Account:
+    """What the latest attempt holds; nothing where it cannot be read."""
+    with contextlib.suppress(Exception):
+        run = Recording(run_dir)
+        attempt = manifest.latest_attempt(run_dir)
+        steps = run.steps.step[run.steps.attempt == attempt]
+        ranks = run.ranks.rank[run.ranks.attempt == attempt]
+        claimed = {one.rank for one in manifest.processes(run_dir, attempt) if one.rank >= 0}
+        return Account(
+            len(np.unique(steps)), max(len(np.unique(ranks)), len(claimed)), len(run.sample_steps())
+        )
+    return Account(0, 0, 0)
+
+
+def closing(run_dir: str, status: Path, calls: Mapping[str, Sequence[str]]) -> list[str]:
+    """What the recordings of a command have got, one line each.
+
+    Args:
+        run_dir: the launcher's; there may be others beside it.
+        status: where processes left word.
+        calls: whose rows a recording holds, by directory.
+    """
+    inside = dict.fromkeys(map(os.path.abspath, children.run_dirs(status)))
+    why = _UNCALLED if inside else children.why_outside(status)[0]
+    lines = []
+    for place in dict.fromkeys([run_dir, *inside]):
+        sources = calls.get(place) or ([_INSIDE] if place in inside else [])
+        lines.append(_line(of_recording(Path(place)), _shortest(place), sources, why))
+    return lines
+
+
+def _line(account: Account, shown: str, sources: Sequence[str], why: str) -> str:
+    if not account.steps:
+        kept = f" ({account})" if account.sampled else ""
+        return f"0 rows recorded in {shown}{kept}: {why}; {_TO_DO}"
+    rows, *more = str(account).split(", ")
+    told = f" from {listed(sources)}" if sources else ""
+    return f"{', '.join([rows + told, *more])}; recorded in {shown}"
+
+
+def _shortest(place: str) -> str:
+    """Relative to the working directory where that is below it."""
+    path = Path(place)
+    with contextlib.suppress(ValueError, OSError):
+        return str(path.relative_to(Path.cwd()))
+    return place
+
+
+def listed(sources: Iterable[str]) -> str:
+    """`wandb.log`, `wandb.log and mlflow.log_metric`, ...."""
+    *firsts, last = dict.fromkeys(sources)
+    return f"{', '.join(firsts)} and {last}" if firsts else last

@@ -1,0 +1,55 @@
+"""Ray: `train.report`, `tune.report`, and what `Trainable.train` returns (RLlib's algorithms).
+
+A trial of a search is a run of its own. Nested results are joined by `/`, as Ray's loggers do. The
+step is Ray's `training_iteration`, or the number of the report.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..hub import HUB
+from ..streams import Stream
+from ..values import numbers
+from ..wrapping import tap, tap_result
+
+_REPORT = "ray.report"
+_TRAIN = "Trainable.train"
+_ITERATION = "training_iteration"
+# Of a result, what is no metric and can be large.
+_LEFT_OUT = frozenset({"config", "hist_stats", "pid", "trial_id"})
+
+
+def install(module: Any) -> None:
+    """Tap what a training function reports with, or the class of trainables."""
+    if hasattr(module, "Trainable"):
+        tap_result(module.Trainable, "train", _trained, _TRAIN)
+    elif hasattr(module, "report"):
+        tap(module, "report", _report, _REPORT)
+
+
+def _trial() -> str:
+    """The trial that this process works for; empty where there is no search."""
+    session: Any = sys.modules.get("ray.train._internal.session")
+    try:
+        current = session.get_session() if session is not None else None
+        return str(current.trial_id or "") if current is not None else ""
+    except Exception:
+        return ""
+
+
+def _report(metrics: Any, *_: Any, **__: Any) -> None:
+    trial = _trial()
+    stream = Stream("ray", trial or "train", key=trial)
+    HUB.row(_REPORT, stream, numbers(metrics), HUB.count((stream, _ITERATION)) + 1)
+
+
+def _trained(result: Any, trainable: Any, *_: Any, **__: Any) -> None:
+    if not isinstance(result, dict):
+        return
+    trial = str(getattr(trainable, "trial_id", None) or "")
+    key = "" if trial in {"", "default"} else trial
+    stream = Stream("ray", trial or HUB.identity(trainable), key=key)
+    metrics = {name: value for name, value in result.items() if name not in _LEFT_OUT}
+    HUB.row(_TRAIN, stream, numbers(metrics), int(result.get(_ITERATION, 0)))

@@ -1,0 +1,138 @@
+"""A run that taps tell of, recorded by the recorder. Only this module needs rlprobe itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rlprobe import environment, schema
+from rlprobe.recorder import Recorder, launch
+
+from . import place
+from .slots import directory, slot_of
+from .streams import Run, Stream
+
+_MOST_SUMMARIES = 100
+_LONGEST = 60  # characters of a run's name
+
+
+def open_run(number: int, stream: Stream) -> Run | None:
+    """The n-th run of this process; None where the launcher records nothing.
+
+    Raises:
+        InputError: its directory cannot be written.
+    """
+    run_dir = os.environ.get(environment.RUN)
+    return None if not run_dir else RecordedRun(run_dir, number, stream)
+
+
+def run_name(number: int, stream: Stream, *, ranked: bool) -> str:
+    """What this run is called among those of the launch; ranks come to the same name."""
+    if stream.key:
+        return f"{stream.kind}.{stream.key}.{number}"[:_LONGEST]
+    words = sys.argv[:1] if ranked else sys.argv
+    command = hashlib.blake2b("\0".join(words).encode(errors="replace"), digest_size=6).hexdigest()
+    return f"taps.{command}.{number}"
+
+
+class RecordedRows:
+    """Rows of numbers as trackers count them, recorded at the trainer's step where they hold one.
+
+    Args:
+        is_rank: whether this process is one of several ranks: then rows are its own as well.
+
+    Attributes:
+        last_step: the highest step so far.
+    """
+
+    def __init__(self, recorder: Recorder, *, is_rank: bool) -> None:
+        self.recorder = recorder
+        self.last_step = -1
+        self._is_rank = is_rank
+        self._axes = schema.step_keys().axes
+        self._step: int | None = None  # of the trainer's own counting
+
+    def row(self, values: Mapping[str, Any], step: int, *, axes: bool) -> None:
+        """Record a row of numbers.
+
+        Args:
+            axes: whether one of them may be the trainer's step, and `step` the tracker's.
+        """
+        if axes:
+            step = self._counted(values, step)
+        if type(step) is int and step > self.last_step:
+            self.last_step = step
+        self.recorder.step(step, **values)
+        if self._is_rank:
+            self.recorder.rank_step(step, **values)
+
+    def _counted(self, values: Mapping[str, Any], step: int) -> int:
+        """The trainer's own step where a row has it, else the one before, else the tracker's."""
+        for name in self._axes:
+            if name in values:
+                own = schema.whole(values[name])
+                if own is not None:
+                    self._step = own
+                    break
+        return step if self._step is None else self._step
+
+    def axis(self, name: str) -> None:
+        """This number is the step, where a row has it."""
+        if name not in self._axes:
+            self._axes = (name, *self._axes)
+
+
+class RecordedRun:
+    """One run of this process."""
+
+    def __init__(self, run_dir: str, number: int, stream: Stream) -> None:
+        where = launch.place()
+        rank, size = place.distributed() or (where.rank, where.world_size)
+        role = place.role()
+        slot = slot_of(run_name(number, stream, ranked=size > 1), alone=size == 1)
+        self._run_dir = directory(run_dir, slot)
+        self._recorder = Recorder(
+            self._run_dir, framework="auto", rank=rank, world_size=size, role=role
+        )
+        self._rows = RecordedRows(self._recorder, is_rank=size > 1 and role == place.TRAINER)
+        self._sources: set[str] = set()
+        self._summaries = 0
+
+    @property
+    def last_step(self) -> int:
+        """The highest step so far."""
+        return self._rows.last_step
+
+    def row(
+        self, source: str, stream: Stream, values: Mapping[str, Any], step: int, *, axes: bool
+    ) -> None:
+        """Record a row of numbers."""
+        if source not in self._sources:
+            self._sources.add(source)
+            place.tell("sources", f"{source}\t{self._run_dir}")
+        self._rows.row(values, step, axes=axes)
+
+    def axis(self, name: str) -> None:
+        """This number is the step, where a row has it."""
+        self._rows.axis(name)
+
+    def settings(self, config: Mapping[str, Any]) -> None:
+        """Settings of the run."""
+        self._recorder.describe(config=config)
+
+    def summary(self, source: str, values: Mapping[str, Any]) -> None:
+        """Numbers that stand for the run as a whole; of very many tellings, the first ones."""
+        self._summaries += 1
+        if self._summaries <= _MOST_SUMMARIES:
+            step = self.last_step if self.last_step >= 0 else None
+            self._recorder.event("summary", source, step=step, **values)
+
+    def finish(self) -> None:
+        """The run is over; the process goes on."""
+        self._recorder.finish()
+
+    def close(self) -> None:
+        """The process ends: the recorder sees that itself."""
