@@ -7,8 +7,7 @@ import outcome
 import torch
 from accelerate import Accelerator
 
-torch.set_num_threads(1)
-torch.manual_seed(6)
+outcome.seed(2)
 accelerator = Accelerator(cpu=True, log_with="tensorboard", project_dir="logs")
 accelerator.init_trackers("one", config={"lr": 0.05})
 inputs = torch.randn(96, 4)

@@ -1,6 +1,5 @@
 """PPO in one file, as CleanRL writes it, logging to TensorBoard."""
 
-import random
 import sys
 import time
 from pathlib import Path
@@ -13,10 +12,7 @@ from torch import nn
 from torch.distributions.categorical import Categorical
 from torch.utils.tensorboard import SummaryWriter
 
-random.seed(1)
-np.random.seed(1)
-torch.manual_seed(1)
-torch.set_num_threads(1)
+outcome.seed(1)
 NUM_STEPS, UPDATES = 64, 6
 writer = SummaryWriter("runs/CartPole-v1__ppo__1")
 writer.add_text("hyperparameters", "|param|value|\n|-|-|\n|num_steps|64|")

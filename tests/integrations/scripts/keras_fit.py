@@ -5,10 +5,8 @@ import sys
 import keras
 import numpy as np
 import outcome
-import torch
 
-torch.set_num_threads(1)
-keras.utils.set_random_seed(5)
+outcome.seed(2)
 inputs = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
 targets = inputs.sum(axis=1, keepdims=True)
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])

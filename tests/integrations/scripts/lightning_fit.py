@@ -11,8 +11,7 @@ import torch
 from lightning.pytorch.loggers import CSVLogger
 
 out, kind = sys.argv[1:]
-torch.set_num_threads(1)
-lightning.seed_everything(2)
+outcome.seed(2)
 
 
 class Regression(lightning.LightningModule):  # type: ignore[misc]

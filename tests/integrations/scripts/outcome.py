@@ -12,17 +12,32 @@ from typing import Any
 Stored = dict[str, dict[float, float]]
 
 
+_seeded: list[str] = []
+
+
+def seed(number: int) -> None:
+    """Seed every random number generator that the script has imported."""
+    random.seed(number)
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None:
+        numpy.random.seed(number)
+        _seeded.append("numpy")
+    if torch is not None:
+        torch.manual_seed(number)
+        torch.set_num_threads(1)
+        _seeded.append("torch")
+
+
 def digest(weights: dict[str, Any] | None = None) -> str:
-    """Of these arrays and of the state of every random number generator."""
+    """Of these arrays and of the state of every random number generator that was seeded."""
     whole = hashlib.sha256(repr(random.getstate()).encode())
     for name, value in sorted((weights or {}).items()):
         array = value.detach().cpu().numpy() if hasattr(value, "detach") else value
         whole.update(name.encode() + array.tobytes())
-    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
-    if numpy is not None:
-        whole.update(repr(numpy.random.get_state()).encode())
-    if torch is not None:
-        whole.update(torch.get_rng_state().numpy().tobytes())
+    if "numpy" in _seeded:
+        whole.update(repr(sys.modules["numpy"].random.get_state()).encode())
+    if "torch" in _seeded:
+        whole.update(sys.modules["torch"].get_rng_state().numpy().tobytes())
     return whole.hexdigest()
 
 
@@ -48,10 +63,14 @@ def events(folder: Path) -> Stored:
     }
 
 
-def write(path: str, stored: Stored, state: str) -> None:
-    """Leave everything behind as JSON, with the names of what was imported."""
+def write(path: str, stored: Stored | list[Stored], state: str) -> None:
+    """Leave what was stored, of one run or of several, behind as JSON.
+
+    With it go the names of what was imported.
+    """
+    runs = stored if isinstance(stored, list) else [stored]
     content = {
-        "stored": {name: sorted(series.items()) for name, series in stored.items()},
+        "stored": [{name: sorted(series.items()) for name, series in run.items()} for run in runs],
         "state": state,
         "imported": sorted({name.partition(".")[0] for name in sys.modules}),
     }

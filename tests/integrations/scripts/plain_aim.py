@@ -6,7 +6,7 @@ import sys
 import aim
 import outcome
 
-random.seed(3)
+outcome.seed(3)
 run = aim.Run(repo=".", system_tracking_interval=None, log_system_params=False)
 weight = 5.0
 for step in range(30):
@@ -14,9 +14,9 @@ for step in range(30):
     weight -= 0.05 * gradient
     run.track(weight**2, name="loss", step=step)
     run.track({"grad_norm": abs(gradient), "weight": weight}, step=step)
-run.close()
 stored: outcome.Stored = {}
-for metric in aim.Repo(".").query_metrics("").iter():
-    steps, values = metric.values.sparse_numpy()
-    stored[metric.name] = dict(zip(steps.tolist(), values.tolist(), strict=True))
+for metric in run.metrics():
+    steps, columns = metric.data.items_list()
+    stored[metric.name] = dict(zip(steps, columns[0], strict=True))
+run.close()
 outcome.write(sys.argv[1], stored, outcome.digest())

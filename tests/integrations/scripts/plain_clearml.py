@@ -9,7 +9,7 @@ from pathlib import Path
 import clearml
 import outcome
 
-random.seed(3)
+outcome.seed(3)
 clearml.Task.set_offline(offline_mode=True)
 task = clearml.Task.init(
     project_name="plain",

@@ -9,7 +9,7 @@ from pathlib import Path
 import comet_ml
 import outcome
 
-random.seed(3)
+outcome.seed(3)
 experiment = comet_ml.OfflineExperiment(
     project_name="plain",
     offline_directory="comet",

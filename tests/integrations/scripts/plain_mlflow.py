@@ -6,7 +6,7 @@ import sys
 import mlflow
 import outcome
 
-random.seed(3)
+outcome.seed(3)
 mlflow.set_tracking_uri("sqlite:///mlflow.db")
 weight = 5.0
 with mlflow.start_run() as run:

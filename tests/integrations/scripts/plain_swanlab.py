@@ -6,7 +6,7 @@ import sys
 import outcome
 import swanlab
 
-random.seed(3)
+outcome.seed(3)
 rows = []
 swanlab.init(project="plain", mode="offline", logdir="swanlog")
 weight = 5.0

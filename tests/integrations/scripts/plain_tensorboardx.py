@@ -7,7 +7,7 @@ from pathlib import Path
 import outcome
 from tensorboardX import SummaryWriter
 
-random.seed(3)
+outcome.seed(3)
 writer = SummaryWriter("runs")
 weight = 5.0
 for step in range(30):

@@ -7,7 +7,7 @@ import outcome
 import trackio
 from trackio.sqlite_storage import SQLiteStorage
 
-random.seed(3)
+outcome.seed(3)
 run = trackio.init(project="plain", name="one")
 weight = 5.0
 for step in range(30):

@@ -12,8 +12,9 @@ import outcome
 import wandb
 from wandb.proto import wandb_internal_pb2
 
+OWN = {"_timestamp", "_runtime"}
 out, mode = sys.argv[1:]
-random.seed(3)
+outcome.seed(3)
 rows = []
 run = wandb.init(project="plain", mode=mode, settings=wandb.Settings(silent=True, console="off"))
 wandb.define_metric("custom_step")
@@ -26,7 +27,9 @@ for step in range(30):
     if step == 7:
         row["loss"] = math.nan
     wandb.log(row, step=step)
-    rows.append({"_step": step, "loss": row["loss"], "grad_norm": row["grad_norm"], "inner/lr": 0.05})
+    rows.append(
+        {"_step": step, "loss": row["loss"], "grad_norm": row["grad_norm"], "inner.lr": 0.05}
+    )
 
 
 def records(data: bytes) -> Iterator[bytes]:
@@ -54,11 +57,13 @@ def stored() -> outcome.Stored:
         record.ParseFromString(data)
         if record.WhichOneof("record_type") == "history":
             items = record.history.item
-            names = ["/".join([*item.nested_key] or [item.key]) for item in items]
+            names = [".".join([*item.nested_key] or [item.key]) for item in items]
             values = [json.loads(item.value_json) for item in items]
-            found.append(dict(zip(names, values, strict=True)))
+            found.append({n: v for n, v in zip(names, values, strict=True) if n not in OWN})
     return outcome.by_name(found, "_step")
 
 
 wandb.finish()
-outcome.write(out, stored() if mode == "offline" else outcome.by_name(rows, "_step"), outcome.digest())
+outcome.write(
+    out, stored() if mode == "offline" else outcome.by_name(rows, "_step"), outcome.digest()
+)

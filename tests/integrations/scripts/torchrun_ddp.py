@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.tensorboard import SummaryWriter
 
-torch.set_num_threads(1)
+outcome.seed(2)
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 torch.manual_seed(6)
