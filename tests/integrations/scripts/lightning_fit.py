@@ -14,7 +14,7 @@ out, kind = sys.argv[1:]
 outcome.seed(2)
 
 
-class Regression(lightning.LightningModule):  # type: ignore[misc]
+class Regression(lightning.LightningModule):
     """One layer, and what it logs kept beside."""
 
     def __init__(self) -> None:

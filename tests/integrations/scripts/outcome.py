@@ -1,4 +1,4 @@
-"""What a script leaves behind: what its tracker stored, and a digest of all that training changes."""
+"""What a script leaves behind: what its tracker stored, and a digest of what training changes."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ out, algorithm, *folder = sys.argv[1:]
 outcome.seed(2)
 
 
-class Kept(KVWriter):  # type: ignore[misc]
+class Kept(KVWriter):
     """Keeps what the Logger writes, in full precision."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Kept(KVWriter):  # type: ignore[misc]
         pass
 
 
-class Listen(BaseCallback):  # type: ignore[misc]
+class Listen(BaseCallback):
     """Adds the writer to whatever the model logs to."""
 
     kept = Kept()

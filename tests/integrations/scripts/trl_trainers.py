@@ -1,4 +1,4 @@
-"""The trainers of TRL on a tiny model of their own: trl_trainers.py OUT grpo|rloo|dpo|sft|reward."""
+"""The trainers of TRL on a tiny model: trl_trainers.py OUT grpo|rloo|dpo|sft|reward."""
 
 import sys
 from pathlib import Path
