@@ -12,6 +12,7 @@ from rlprobe.detector import Detector, Inconclusive, RunContext, fixed, knob, ru
 from rlprobe.findings import Evidence, Finding, Severity
 from rlprobe.rule import (
     SINCE,
+    TELL_GROUPS,
     Judged,
     Reach,
     Signal,
@@ -25,15 +26,9 @@ from rlprobe.rule import (
     in_blocks,
     number,
     reached_top,
+    told_of_few,
 )
 from rlprobe.values import BoolArray, FloatArray
-
-_EXACT = (
-    "zero_variance_group_fraction",
-    "group_all_fail_fraction",
-    "filtered_group_fraction",
-    "samples",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +58,7 @@ class _Shares:
     @property
     def exact(self) -> bool:
         """Whether the share is known as such, not told from a spread or a mean."""
-        return self.signal.metric in _EXACT
+        return self.signal.metric in TELL_GROUPS
 
     @property
     def unpaid(self) -> BoolArray:
@@ -118,9 +113,9 @@ class ZeroVariance(Detector):
 
     How it is computed
         From the first that is logged: the share; groups that pass and that fail; groups dropped for
-        being flat; the spread of the rewards; their extremes; recorded rollouts; a mean of exactly
-        0 of rewards that never are negative. A share among the groups that are kept is turned into
-        one among all. Rewards are equal up to a millionth of them: rounding leaves 1e-8, not 0. The
+        being flat; the spread inside groups; recorded rollouts; the spread of the batch; its
+        extremes; a mean of exactly 0 of rewards that never are negative. A share among the groups
+        that are kept is turned into one among all. Rewards are equal up to a millionth of them. The
         reward's range goes from its 5 % quantile, or 0 if that is lower, to its 95 % quantile. High
         is the part above `high`, unless the reward never changed or is at `nothing`; low is the
         part below `low` of what had been reached, and a reward at `nothing` where `nearly_all`
@@ -191,6 +186,7 @@ class ZeroVariance(Detector):
     most = fixed(0.7, "share of flat groups at which a run is lost, if the task is too hard")
     lasting = fixed(10, "rows, unless it is all rows, from which an episode is more than a mishap")
     leading = fixed(2, "rows as flat as an episode, just before it, that belong to it")
+    staying = fixed(0.9, "part of the flat rows with a high reward, if groups always were flat")
     gap = fixed(10, "rows between two episodes that are one")
     earned = fixed(0.01, "value of a reward component that shows that it can be earned")
     read = fixed(200, "recorded steps that are read, evenly spread")
@@ -198,10 +194,13 @@ class ZeroVariance(Detector):
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
         """The regimes in turn; a row belongs to the first that it is an episode of."""
-        told = next(flat_and_reward(run, self.read), None)
-        if told is None:
-            return
-        shares = _shares(*in_blocks(*told))
+        for told in flat_and_reward(run, self.read):
+            findings = list(self._of(_shares(*in_blocks(*told))))
+            yield from findings
+            if findings or not told_of_few(told[0]):
+                return
+
+    def _of(self, shares: _Shares) -> Iterator[Finding]:
         free = np.ones(len(shares.flat), dtype=np.bool_)
         quiet = True
         for entry in self.rules():
@@ -219,7 +218,8 @@ class ZeroVariance(Detector):
         that had been above `earned`, or below `low` of the highest there can be and not `risen`; up
         to two first rows with `nearly_all` flat belong to it. Critical if a floor does not pass,
         has a mean share of `most`, and takes all rows or `lasting` of them; otherwise a warning;
-        info if it begins with the run and passes, or is merely low for less than `lasting_poor`.
+        info if it begins within the first `lasting` and passes, or is merely low for less than
+        `lasting_poor`.
         """
         bad = (shares.flat >= self.hard_share) & (shares.unpaid | shares.poor)
         opening = early(2, len(bad)) & (shares.flat >= self.nearly_all) & ~shares.high
@@ -230,8 +230,9 @@ class ZeroVariance(Detector):
 
     @rule("solved")
     def _solved(self, shares: _Shares, free: BoolArray) -> list[Stretch]:
-        """A share of `flat_share` with a high reward that is near the highest there can be; only
-        the first episode is reported. The task is learnt. Info.
+        """A share of `flat_share` with a high reward that is near the highest there can be, on
+        `staying` of the rows where groups were flat from the first row on; only the first episode
+        is reported. The task is learnt. Info.
         """
         return [s for s in self._paid(shares, free) if reached_top(s)][:1]
 
@@ -253,11 +254,8 @@ class ZeroVariance(Detector):
         paid = [s for s in self._paid(shares, free) if reached_top(s) or self._earned(shares, s)]
         for stretch in paid:
             bad[stretch.core] = False
-        return [
-            stretch
-            for stretch in shares.judged(bad)
-            if free[: stretch.sure].all() and self._news(shares, stretch)
-        ]
+        news = (s for s in shares.judged(bad) if self._news(shares, s))
+        return [stretch for stretch in news if free[: stretch.sure].all()]
 
     @rule("rising")
     def _rising(self, shares: _Shares, free: BoolArray) -> list[Stretch]:
@@ -279,8 +277,11 @@ class ZeroVariance(Detector):
         ]
 
     def _paid(self, shares: _Shares, free: BoolArray) -> list[Stretch]:
-        """Episodes of flat groups with a high reward."""
-        return shares.judged((shares.flat >= self.flat_share) & free & shares.high)
+        """Episodes of flat groups with a high reward, and not now and then, by chance."""
+        bad = (shares.flat >= self.flat_share) & free
+        steady = bad.any() and float(shares.high[bad].mean()) >= self.staying
+        paid = shares.judged(bad & shares.high)
+        return [s for s in paid if steady or shares.last_usual(s.start) is not None]
 
     def _stays_poor(self, shares: _Shares, stretch: Stretch) -> bool:
         """Whether a reward is at a floor, or low for more than a while."""
@@ -303,7 +304,8 @@ class ZeroVariance(Detector):
         return stats.median(shares.flat[: stretch.start]) <= self.usual_share
 
     def _severity(self, shares: _Shares, stretch: Stretch, share: float, variant: str) -> Severity:
-        if variant in ("solved", "saturated") or (stretch.start == 0 and stretch.recovered):
+        passes = stretch.start <= self.lasting and stretch.recovered
+        if passes or variant in ("solved", "saturated"):
             return Severity.INFO
         if variant != "too_hard":
             return Severity.WARNING
@@ -318,6 +320,8 @@ class ZeroVariance(Detector):
         reward = stats.median(shares.reward[stretch.rows])
         limit = {"too_hard": self.hard_share, "rising": self.slow_share}.get(variant)
         at = f" at a reward of {number(reward)}" if np.isfinite(reward) else ""
+        against = "median against the top of what the run has shown"
+        paid = Evidence("reward_mean", None, reward, shares.best, note=against)
         slow = stretch.start and stretch.sure - stretch.start >= self.lasting
         before, now = shares.beginning, float(np.mean(shares.flat[stretch.core][-self.width :]))
         what = f"{share:.0%} of the groups had rewards that are all equal"
@@ -335,15 +339,7 @@ class ZeroVariance(Detector):
                 stretch.in_all(now, before, "share of flat groups in the end, and in the beginning")
                 if slow
                 else stretch.in_all(share, None, "mean share of flat groups"),
-                Evidence(
-                    "reward_mean",
-                    None,
-                    reward,
-                    shares.best,
-                    note="median against the top of what the run has shown",
-                )
-                if np.isfinite(reward)
-                else None,
+                paid if np.isfinite(reward) else None,
             ),
             remedies=_REMEDIES["mixed" if variant == "rising" else variant],
         )

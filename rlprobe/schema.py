@@ -21,7 +21,7 @@ FORMAT_VERSION = 1  # of the recording; 1: first published layout
 REPORT_VERSION = 1  # of the JSON report
 
 Scale = Literal["log", "linear", "fraction", "signed"]
-TABLES = ("steps", "ranks", "events", "samples")
+TABLES = ("steps", "ranks", "workers", "events", "samples")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,21 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return compare
 
 
+@pytest.fixture
+def screen(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a verb; what is seen on standard output and standard error."""
+
+    def run(*words: object) -> str:
+        from rlprobe.cli import main
+
+        capsys.readouterr()
+        main([str(word) for word in words])
+        streams = capsys.readouterr()
+        return streams.out + streams.err
+
+    return run
+
+
 @pytest.fixture(autouse=True)
 def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test depends on the terminal, or on switches, of whoever runs it."""

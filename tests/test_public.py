@@ -34,6 +34,7 @@ INNER_ROOMS = {
     "demo",
     "detectors",
     "dev",
+    "doctor",
     "environment",
     "exit_codes",
     "gate",

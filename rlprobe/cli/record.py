@@ -29,6 +29,15 @@ def record(
         str | None,
         typer.Option("--group", help="Group that may read the recording, besides its owner."),
     ] = None,
+    say_every: Annotated[
+        float | None,
+        typer.Option(
+            "--say-every",
+            metavar="SECONDS",
+            min=0.1,
+            help="Say every so many seconds, on standard error, how much is recorded.",
+        ),
+    ] = None,
     scan: Annotated[bool, typer.Option("--scan", help="Scan the recording afterwards.")] = False,
     fail_on: Annotated[
         str | None,
@@ -39,7 +48,9 @@ def record(
 
     Options of rlprobe come before the command; from its first word on everything is the command's.
     The exit code is the command's own. Inside the command, the Hugging Face Trainer and TRL are
-    recorded from the inside; of anything else, what the output tells.
+    recorded, and what training tells its trackers: wandb, TensorBoard, MLflow, Lightning,
+    Stable-Baselines3, Ray and others, also where they are off; of anything else, what the output
+    tells. The last line says what was recorded, and where.
 
     The command is left alone: its output is passed on as it is and goes on where `rlprobe record`
     is killed, and where nothing can be recorded (a full disk) it runs unrecorded, which is said.
@@ -56,7 +67,7 @@ def record(
             f"Couldn't let the group '{group}' read the recording: there is no such group",
             hint="Name one that `id` shows.",
         )
-    code, run_dir = launcher.run(command, run, group=group)
+    code, run_dir = launcher.run(command, run, group=group, say_every=say_every)
     if run_dir is None:
         return code or (COULD_NOT_JUDGE if fail_on else PASSED)
     if not (scan or fail_on):

@@ -154,7 +154,7 @@ run.json                                    what the run is; rewritten atomicall
 attempts/0001.json                          one launch into this directory
 attempts/0001/r00000-<writer>.json          one process of it: since when, how it ended, its losses
 steps/a0001-r00000-<writer>-<first>-<last>.parquet
-ranks/ events/ samples/                     the same
+ranks/ workers/ events/ samples/            the same
 ```
 
 - **null means not logged; NaN means that the value was NaN.**

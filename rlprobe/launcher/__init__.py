@@ -3,6 +3,7 @@
 command    runs it, waits, records how it ended
 run_dirs   where, unless somebody says
 unrecorded what stands in for the recorder where nothing can be recorded
+handed_down  the environment that the command gets
 limit      work on a disk that may hang
 spools     what processes without a recorder left there, recorded
 account    what was recorded, in one line

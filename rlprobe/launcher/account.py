@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,11 +34,15 @@ class Account:
         steps: rows of the steps table, one for each step.
         ranks: that recorded.
         sampled: steps with rollouts.
+        reported: rows of processes that are no ranks.
+        last: the step of the row that was recorded last.
     """
 
     steps: int
     ranks: int
     sampled: int
+    reported: int = 0
+    last: int | None = None
 
     def __str__(self) -> str:
         parts = [plural(self.steps, "row")]
@@ -44,6 +50,8 @@ class Account:
             parts.append(plural(self.ranks, "rank"))
         if self.sampled:
             parts.append(f"{plural(self.sampled, 'step')} with rollouts")
+        if self.reported:
+            parts.append(f"{plural(self.reported, 'row')} of workers")
         return ", ".join(parts)
 
 
@@ -56,9 +64,33 @@ def of_recording(run_dir: Path) -> Account:
         ranks = run.ranks.rank[run.ranks.attempt == attempt]
         claimed = {one.rank for one in manifest.processes(run_dir, attempt) if one.rank >= 0}
         return Account(
-            len(np.unique(steps)), max(len(np.unique(ranks)), len(claimed)), len(run.sample_steps())
+            steps=len(np.unique(steps)),
+            ranks=max(len(np.unique(ranks)), len(claimed)),
+            sampled=len(run.sample_steps()),
+            reported=sum(rows for rows, _ in run.workers.values()),
+            last=int(steps[-1]) if len(steps) else None,
         )
     return Account(0, 0, 0)
+
+
+class Meanwhile(threading.Thread):
+    """Says, every so many seconds while the command runs, what has been recorded.
+
+    Args:
+        say: called with a line.
+    """
+
+    def __init__(self, seconds: float, run_dir: Path, say: Callable[[str], object]) -> None:
+        super().__init__(name="rlprobe-account", daemon=True)
+        self._seconds, self._run_dir, self._say = seconds, run_dir, say
+
+    def run(self) -> None:
+        """Say it as long as the launcher lives."""
+        while True:
+            time.sleep(self._seconds)
+            account = of_recording(self._run_dir)
+            latest = "" if account.last is None else f", the last one of step {account.last:,}"
+            self._say(f"{account} so far{latest}")
 
 
 def closing(run_dir: str, status: Path, calls: Mapping[str, Sequence[str]]) -> list[str]:
@@ -80,7 +112,7 @@ def closing(run_dir: str, status: Path, calls: Mapping[str, Sequence[str]]) -> l
 
 def _line(account: Account, shown: str, sources: Sequence[str], why: str) -> str:
     if not account.steps:
-        kept = f" ({account})" if account.sampled else ""
+        kept = f" ({account})" if account.sampled or account.reported else ""
         return f"0 rows recorded in {shown}{kept}: {why}; {_TO_DO}"
     rows, *more = str(account).split(", ")
     told = f" from {listed(sources)}" if sources else ""

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import os
 import shlex
 import shutil
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlprobe import environment, redaction
 from rlprobe.errors import RlprobeError, UsageError
-from rlprobe.integrations import autoattach
-from rlprobe.launcher import account, children, signals, streams
+from rlprobe.launcher import account, children, handed_down, signals, streams
 from rlprobe.launcher.ending import Ending, explain, name_of
 from rlprobe.launcher.intake import Intake
 from rlprobe.launcher.limit import within
@@ -33,11 +30,11 @@ from rlprobe.launcher.run_dirs import default_run_dir
 from rlprobe.launcher.spools import Spools
 from rlprobe.launcher.unrecorded import Unrecorded
 from rlprobe.numbers import plural
-from rlprobe.recorder import launch
+from rlprobe.recorder import claim, launch
 from rlprobe.recorder.recorder import Recorder
 from rlprobe.store import manifest
+from rlprobe.store.occupancy import Applicant
 from rlprobe.store.recording import Recording
-from rlprobe.taps import hooks
 
 _DISK_SECONDS = 20.0  # for a disk that hangs: then the command runs unrecorded
 _PASS_SECONDS = 30.0  # for whoever is slow to read the last of the output
@@ -45,13 +42,21 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
 def run(
-    command: Sequence[str], run_dir: Path | None = None, *, group: str | None = None
+    command: Sequence[str],
+    run_dir: Path | None = None,
+    *,
+    group: str | None = None,
+    say_every: float | None = None,
 ) -> tuple[int, Path | None]:
     """Run a command and record it; its exit code, and the run directory if it was recorded.
 
     The exit code is 128 + n where signal n killed it, 127 or 126 where it could not be started.
     Where nothing can be recorded (a full disk, a directory that cannot be written) that is said,
     and the command runs all the same.
+
+    Args:
+        group: who may read the recording besides its owner.
+        say_every: seconds after which it is said, again and again, what has been recorded.
 
     Raises:
         UsageError: there is no command.
@@ -66,6 +71,8 @@ def run(
         return code, None
     with signals.caught() as arrivals, _status_folder() as status:
         launcher = Launcher(command, run_dir, status, group)
+        if say_every is not None and launcher.recorder.run_dir is not None:
+            account.Meanwhile(say_every, launcher.recorder.run_dir, say).start()
         return launcher.run(arrivals), launcher.recorder.run_dir
 
 
@@ -122,7 +129,7 @@ class Launcher:
         self.status = status
         self.place = launch.place()
         self.recorder: Recorder | Unrecorded
-        self.environment = _inherited()
+        self.environment = handed_down.inherited()
         try:
             self.recorder, self.environment = within(
                 _DISK_SECONDS, lambda: self._open(run_dir, group), lambda it: it[0].close("halted")
@@ -137,29 +144,20 @@ class Launcher:
         self.rows = OutputRows(self._record_row, self._wants_rows, self.messages)
         self.lines = Lines(self.rows.read)
 
-    def _environment(self, run_dir: Path) -> dict[str, str]:
-        path = os.environ.get("PYTHONPATH")
-        several = self.place.world_size > 1  # `mpirun rlprobe record`: each rank has a launcher
-        return {
-            **_inherited(),
-            environment.RUN: str(run_dir),
-            environment.LAUNCH: self.place.launch if several else uuid.uuid4().hex,
-            environment.STATUS: str(self.status),
-            environment.TAPS: hooks.as_text(_other_taps()),
-            "PYTHONPATH": os.pathsep.join([str(autoattach.FOLDER), *([path] if path else [])]),
-        }
-
     def _open(self, run_dir: Path | None, group: str | None) -> tuple[Recorder, dict[str, str]]:
         """The recorder, and the environment in which the command finds the recording."""
         place = (run_dir or default_run_dir(self.command)).absolute()
-        inside = self._environment(place)
-        manifest.prepare(place, group)
-        recorder = Recorder(
-            place,
-            rank=manifest.LAUNCHER_RANK - self.place.rank,
-            launch=launch.place(inside).launch,
-            signals=False,
-        )
+        rank = manifest.LAUNCHER_RANK - self.place.rank
+        inside = handed_down.environ(place, self.status, self.place)
+        name = launch.place(inside).launch
+        free = claim.free_place(place, Applicant(name, rank, ""))
+        if free.why:
+            say(free.why)
+        inside[environment.RUN] = str(free.run_dir)
+        manifest.prepare(free.run_dir, group)
+        recorder = Recorder(free.run_dir, rank=rank, launch=name, signals=False)
+        if free.why:
+            recorder.describe(notes=[free.why])
         return recorder, inside
 
     def run(self, arrivals: int) -> int:
@@ -363,23 +361,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, RlprobeError):
         return str(error)
     return f"Couldn't record: {getattr(error, 'strerror', None) or error or type(error).__name__}"
-
-
-def _inherited() -> dict[str, str]:
-    """The environment as it was given to us: Python adds a locale of its own to an empty one."""
-    given = dict(os.environ)
-    with contextlib.suppress(OSError):
-        if b"LC_CTYPE=" not in b"\0" + Path("/proc/self/environ").read_bytes():
-            given.pop("LC_CTYPE", None)
-    return given
-
-
-def _other_taps() -> list[str]:
-    """Taps of other packages, installed beside rlprobe."""
-    with contextlib.suppress(Exception):
-        points = importlib.metadata.entry_points(group=hooks.GROUP)
-        return [f"{point.name}={point.value}" for point in points]
-    return []
 
 
 def _working_directory() -> str:

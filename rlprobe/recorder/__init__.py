@@ -1,8 +1,11 @@
 """What runs inside training: hot path -> buffer -> writer thread -> sink.
 
 recorder           the public class; appends and returns
+harmless           calls whose arguments do not fit
+late_calls         what is recorded after the end: counted, said, told
 snapshot           what must be copied on the training thread, and what need not be
 buffer             bounded queues between the threads; count what they had to drop
+claim              the directory that is asked for, or one beside it where that is taken
 process            one process's part of a recording, from its claim to its last word
 own_files          what it writes beside the tables; makes a deleted directory again
 lifecycle          fork, signals, exceptions, exit
@@ -18,6 +21,7 @@ clock              time that never jumps
 rollouts           which rollouts are kept, and the ring that a critical event writes out
 redact             what of their text is taken out before it is stored
 rollout_arguments  the arguments of `samples` as rollouts
+group_names        whose groups are whose
 backlog            rows that wait to be written
 batches            rows as the bytes of shards; one that no column can take costs no other
 encode             rows of metrics under canonical names

@@ -9,7 +9,8 @@ from typing import Any
 
 from rlprobe import schema
 
-_TRIMMED = ("samples", "ranks", "steps", "events")  # what goes first where not all can stay
+# What goes first where not all can stay.
+_TRIMMED = ("samples", "workers", "ranks", "steps", "events")
 
 
 class Backlog:

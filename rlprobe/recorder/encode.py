@@ -90,7 +90,7 @@ class MetricEncoder:
             yield codec.metric_name(self.table, name), values, logged
 
     def _careful(self, rows: list[dict[str, Any]]) -> dict[str, tuple[FloatArray, BoolArray]]:
-        plain = [self._plain(row) for row in rows]
+        plain = [plain_numbers(row, self.rejected) for row in rows]
         return {
             key: (
                 np.array([row.get(key, np.nan) for row in plain], dtype=np.float64),
@@ -99,16 +99,22 @@ class MetricEncoder:
             for key in dict.fromkeys(key for row in plain for key in row)
         }
 
-    def _plain(self, row: dict[str, Any]) -> dict[str, float]:
-        plain: dict[str, float] = {}
-        for key, value in row.items():
-            try:
-                plain.update(_numbers(key, value))
-            except BaseException as error:  # a value's own code may raise anything
-                if not is_of_value(error):
-                    raise
-                self.rejected(key)
-        return plain
+
+def plain_numbers(row: dict[str, Any], rejected: Callable[[str], None]) -> dict[str, float]:
+    """The numbers of a row.
+
+    Args:
+        rejected: called with the name of a value that is none.
+    """
+    plain: dict[str, float] = {}
+    for key, value in row.items():
+        try:
+            plain.update(_numbers(key, value))
+        except BaseException as error:  # a value's own code may raise anything
+            if not is_of_value(error):
+                raise
+            rejected(key)
+    return plain
 
 
 def one_per_step(rows: Sequence[MetricRow]) -> Sequence[MetricRow]:

@@ -7,6 +7,8 @@ is left out and counted.
 from __future__ import annotations
 
 import operator
+import os
+import socket
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -52,9 +54,17 @@ class Intake:
     """
 
     def __init__(
-        self, backlog: Backlog, health: Health, policy: SamplePolicy, *, attempt: int, rank: int
+        self,
+        backlog: Backlog,
+        health: Health,
+        policy: SamplePolicy,
+        *,
+        attempt: int,
+        rank: int,
+        role: str,
     ) -> None:
         self.attempt = attempt
+        self._role = role
         self.rank = rank
         self.last_step: int | None = None
         self.rollouts = RolloutSelector(policy, self._odd, self._not_redacted)
@@ -93,7 +103,24 @@ class Intake:
             rollouts = self.rollouts.select(number, self.attempt, self.rank, content)
             self._add_rollouts(rollouts)
             return
+        if table == "workers":
+            self._add_worker_row(number, when, content)
+            return
         self._backlog.add(table, (number, when, content), size_of_row(row))
+
+    def _add_worker_row(self, step: int, when: float, content: dict[str, Any]) -> None:
+        from rlprobe.recorder.encode import plain_numbers
+        from rlprobe.store import codec
+
+        numbers = plain_numbers(content, self._odd_number)
+        worker = f"{socket.gethostname()}.{os.getpid()}"
+        row = codec.worker_row(step, when, self.attempt, (self._role, worker), numbers)
+        self._backlog.add("workers", row, 400 + 100 * len(numbers))
+
+    def _odd_number(self, name: str) -> None:
+        self._health.count("values_that_are_no_numbers")
+        text = text_of(name)[:80]
+        self._health.warn(f"metric {text}", f"rlprobe: metric {text!r} is no number; left out")
 
     def _without_step(self, table: str, step: Any, content: Any) -> None:
         rows = len(content["completions"]) if table == "samples" else 1

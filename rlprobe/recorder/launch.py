@@ -44,6 +44,9 @@ _MPI_JOBS = (
 )
 
 
+TRAINER = "trainer"
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a process stands in its job.
@@ -64,8 +67,13 @@ def place(environ: Mapping[str, str] | None = None) -> Place:
     env = os.environ if environ is None else environ
     rank, world_size = _rank(env)
     given = env.get(environment.ROLE) or env.get("WG_PREFIX", "")
-    role = re.sub(r"[^A-Za-z0-9_]", "", given)[:24] or "trainer"
+    role = re.sub(r"[^A-Za-z0-9_]", "", given)[:24] or TRAINER
     return Place(rank, world_size, _launch(env, world_size), role)
+
+
+def ends_by_signal(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether SIGTERM is how this process ends in order: Ray ends its workers so."""
+    return "RAY_RAYLET_PID" in (os.environ if environ is None else environ)
 
 
 def announce(run_dir: Path) -> None:
@@ -88,11 +96,21 @@ def _rank(env: Mapping[str, str]) -> tuple[int, int]:
     return 0, 1
 
 
+def name_of(world_size: int, *, alone: str) -> str:
+    """What names this launch, where somebody says how many processes it has.
+
+    Args:
+        alone: its name where it has only one.
+    """
+    known = _rank(os.environ)[1] > 1
+    return alone if known or world_size == 1 else _launch(os.environ, world_size)
+
+
 def _launch(env: Mapping[str, str], world_size: int) -> str:
     restart = env.get("TORCHELASTIC_RESTART_COUNT", env.get("SLURM_RESTART_COUNT", "0"))
     if environment.LAUNCH in env:
         return f"{env[environment.LAUNCH]}.{restart}"
-    job = job_of(env)
+    job = job_of(env, several=world_size > 1)
     if job:
         return f"{job}.{restart}"
     if world_size > 1:  # no name, but more than one: whoever comes again opens the next attempt
@@ -100,13 +118,13 @@ def _launch(env: Mapping[str, str], world_size: int) -> str:
     return uuid.uuid4().hex
 
 
-def job_of(env: Mapping[str, str]) -> str:
+def job_of(env: Mapping[str, str], *, several: bool = False) -> str:
     """What all processes of a launch have in common and no other launch has; empty if unknown.
 
     What started the processes itself tells more than what it was started by: below `srun`, the
     processes of `torchrun` or `mpirun` on the first node lack what those on the others have.
     """
-    several = _rank(env)[1] > 1
+    several = several or _rank(env)[1] > 1
     rendezvous = [env.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT")]
     if "TORCHELASTIC_RUN_ID" in env and several:
         return ".".join([*rendezvous, env["TORCHELASTIC_RUN_ID"], env.get("SLURM_JOB_ID", "")])

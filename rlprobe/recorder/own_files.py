@@ -16,6 +16,7 @@ from rlprobe.recorder.disk import DiskWatch
 from rlprobe.recorder.health import Health
 from rlprobe.recorder.sink import ShardSink
 from rlprobe.store import layout, leftovers, manifest
+from rlprobe.store.processes import leads
 from rlprobe.store.text import plain_data, text_of
 
 
@@ -52,13 +53,13 @@ class OwnFiles:
 
     def clear_leftovers(self) -> None:
         """Delete what dead writers left unfinished; rank 0 does it for all."""
-        if self._rank <= 0:
+        if leads(self._rank):
             with self._disk:
                 leftovers.clear(self.run_dir)
 
     def describe(self, changes: Mapping[str, Any]) -> bool:
         """Add to the manifest, which is rank 0's or the launcher's; whether that is done."""
-        if self._rank > 0:
+        if not leads(self._rank):
             return True
         if self._rank == 0:
             own = {"world_size": self._world_size, "environment": manifest.environment()}
@@ -73,7 +74,7 @@ class OwnFiles:
     def tell_end(self, status: str) -> bool:
         """Write this process's file, and how all stand into the manifest."""
         told = self.tell(status)
-        if self._rank <= 0:
+        if leads(self._rank):
             self._done("describe", lambda: manifest.update(self.run_dir, {}))
         return told
 
@@ -127,7 +128,7 @@ class OwnFiles:
         manifest.reopen_attempt(
             self.run_dir, self.attempt, self._launch, self._rank, self._writer, self._world_size
         )
-        if self._rank <= 0:
+        if leads(self._rank):
             manifest.update(self.run_dir, self._described)
 
     def move(self, attempt: int) -> None:

@@ -14,16 +14,20 @@ from typing import Any
 
 from rlprobe import numbers
 from rlprobe.recorder import last_words
-from rlprobe.recorder.buffer import Buffer
+from rlprobe.recorder import launch as launching
+from rlprobe.recorder.buffer import Buffer, Row
+from rlprobe.recorder.claim import claimed
 from rlprobe.recorder.disk import DiskWatch
 from rlprobe.recorder.failure import explained, last_line
 from rlprobe.recorder.health import Health
+from rlprobe.recorder.late_calls import LateCalls
 from rlprobe.recorder.own_files import OwnFiles, describable
 from rlprobe.recorder.requests import Request
 from rlprobe.recorder.rollouts import SamplePolicy
 from rlprobe.recorder.snapshot import frozen_data, size_of
 from rlprobe.recorder.writer import Writer
 from rlprobe.store import manifest
+from rlprobe.store.processes import ENDS, launches, leads
 from rlprobe.store.text import text_of
 
 CRITICAL = ("nan_detected", "crash", "halted", "run_ended")
@@ -40,7 +44,7 @@ class RecordedProcess:
         is_abandoned: nothing refers to the recorder any more; the end of training is near.
 
     Raises:
-        OSError: the attempt cannot be claimed.
+        InputError: the directory cannot be created or written.
     """
 
     def __init__(  # noqa: PLR0913 - what is known of it
@@ -56,27 +60,36 @@ class RecordedProcess:
         flush_seconds: float,
         backlog_bytes: int,
     ) -> None:
-        self.run_dir = run_dir
         self.rank = rank
         self.world_size = world_size
         self.status: str | None = None
         self.is_closed = False
         self.is_abandoned = False
         self._last_request: Request | None = None
+        self._closed_as = ""
+        self._late: LateCalls | None = None
         self._is_told = False  # the recording knows the end, and what was lost
         self._has_spoken = False
         self._owner = os.getpid()
         self.health = Health()
         self.disk = DiskWatch()
-        self.files = OwnFiles(
+        claim = claimed(
             run_dir,
-            rank=rank,
-            world_size=world_size,
-            launch=launch,
-            role=role,
-            health=self.health,
-            disk=self.disk,
+            launch,
+            lambda place: OwnFiles(
+                place,
+                rank=rank,
+                world_size=world_size,
+                launch=launch,
+                role=role,
+                health=self.health,
+                disk=self.disk,
+            ),
         )
+        self.run_dir, self.files = claim.run_dir, claim.content
+        if claim.why:
+            self.health.warn("claim", f"rlprobe: {claim.why}")
+            self.files.describe({"notes": [claim.why]})
         self.buffer = Buffer(self.health, backlog_bytes)
         self.writer = Writer(
             self.buffer,
@@ -86,6 +99,7 @@ class RecordedProcess:
             rank=rank,
             attempt=self.files.attempt,
             framework=framework,
+            role=role,
             policy=policy,
             flush_seconds=flush_seconds,
             restore=self.files.restore,
@@ -108,6 +122,7 @@ class RecordedProcess:
         """Record an event; True when it is on disk, which only critical ones wait for."""
         critical = isinstance(kind, str) and str(kind) in CRITICAL
         if self.is_closed and not critical:
+            self.late("events")
             return False
         dropped = self.health.dropped("events")
         self.push_event(kind, message, step, data)
@@ -149,7 +164,7 @@ class RecordedProcess:
 
     def describe(self, changes: Mapping[str, Any]) -> None:
         """Add to the manifest, and wait for that."""
-        if self.rank <= 0:
+        if leads(self.rank):
             copy = describable(changes)
             self.writer.wait(self.writer.request(task=lambda: self.files.describe(copy)))
 
@@ -182,11 +197,30 @@ class RecordedProcess:
         if not self.is_closed:
             self.begin_close(status)()
 
+    def late(self, table: str, rows: int = 1) -> None:
+        """Count what is recorded after the end."""
+        if self._late is None:
+            self._late = LateCalls(self.health, self._tell_late)
+        self._late.add(table, rows)
+
+    def late_row(self, row: Row) -> None:
+        """A row after the end."""
+        self.late(row[0])
+
+    def _tell_late(self) -> Request | None:
+        if os.getpid() != self._owner:
+            return None
+        return self.writer.request(task=lambda: self.files.tell(self._closed_as))
+
     def begin_close(self, status: str) -> Callable[[], object]:
         """Ask for the end to be written; what is returned waits for it."""
         if os.getpid() != self._owner:
             return self._flush_in_child()
+        if status not in ENDS:
+            self.health.fail("close", ValueError(f"'{text_of(status)[:40]}' is no status"))
+            status = "halted"
         self.is_closed = True
+        self._closed_as = self.status or status
         self.writer.stop_when_idle()
         request = self.writer.request(task=lambda: self._end(self.status or status))
         self._last_request = request
@@ -197,7 +231,7 @@ class RecordedProcess:
             self._say_what_is_lost()
 
     def _end(self, status: str) -> bool:
-        if self.rank < 0:
+        if launches(self.rank):
             self._follow_restarts()
         if self.health.unreported():
             lost = self.health.report()
@@ -290,10 +324,11 @@ class RecordedProcess:
             return _nothing
         if self.is_closed:
             return self._wait_for_the_end
-        name = signal.Signals(number).name
-        self.status = self.status or "halted"
-        status = self.status
-        self.push_event("halted", f"got {name}", self.writer.last_step, {"signal": number})
+        in_order = number == signal.SIGTERM and launching.ends_by_signal()
+        self.status = status = self.status or ("completed" if in_order else "halted")
+        if not in_order:
+            name = signal.Signals(number).name
+            self.push_event("halted", f"got {name}", self.writer.last_step, {"signal": number})
         # The earlier handler may be death itself: the end is told now.
         request = self.writer.request(task=lambda: self._written_and_told(status))
         return lambda: self._durable("halted", request)

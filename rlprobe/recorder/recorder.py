@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any, Self
 
 from rlprobe import naming
-from rlprobe.errors import InputError, UsageError
+from rlprobe.errors import UsageError
 from rlprobe.recorder import launch as launching
 from rlprobe.recorder import lifecycle
 from rlprobe.recorder.batches import AUTO
 from rlprobe.recorder.buffer import BACKLOG_BYTES, Row
+from rlprobe.recorder.harmless import harmless, merged
+from rlprobe.recorder.health import Health
 from rlprobe.recorder.own_files import describable
 from rlprobe.recorder.process import RecordedProcess
 from rlprobe.recorder.rollout_arguments import ARGUMENTS
 from rlprobe.recorder.rollouts import SamplePolicy
 from rlprobe.recorder.snapshot import IMMUTABLE, safely_frozen, size_of, snapshot, to_list
-from rlprobe.store import manifest
+from rlprobe.store.processes import WORKER_RANK, launches
 from rlprobe.store.text import text_of
 
 _now = time.monotonic
@@ -35,6 +37,8 @@ class Recorder:
     Every process of a distributed job may construct one with the same directory: rank and world
     size come from the launcher's environment, global scalars are written by rank 0 only. A
     directory that holds an earlier launch gets a new attempt; nothing of the earlier one is lost.
+    While another run is being recorded there, this one is recorded beside it (`runs/my-run-2`),
+    which is warned of; `run_dir` tells.
 
     After construction nothing raises into training and nothing waits for a disk that hangs longer
     than `flush_seconds`, one second at least: failures and drops are counted, warned of once, and
@@ -55,7 +59,9 @@ class Recorder:
         flush_seconds: what a kill can cost at most, and what a hanging disk can cost a call.
         backlog_bytes: memory, about, for what cannot be written yet. Beyond it the oldest rollouts
             are dropped first, then the oldest rows, events last.
-        rank, world_size, launch, role: only where the environment does not tell.
+        rank, world_size, launch: only where the environment does not tell.
+        role: what this process does if it is no trainer (`rollout`, `reward`, …): what it reports
+            goes into the table `workers`, and it is no rank.
         signals: chain onto SIGTERM and SIGINT, so that they find everything written.
 
     Raises:
@@ -89,43 +95,37 @@ class Recorder:
         if not backlog_bytes > 0:
             raise UsageError(f"Couldn't hold back '{backlog_bytes}' bytes: must be above 0")
         place = launching.place()
-        self.run_dir = Path(run_dir).absolute()
         self.rank_id = place.rank if rank is None else rank
+        self._steps_table, self._ranks_table = "steps", "ranks"
+        if role not in {None, launching.TRAINER}:
+            self.rank_id = WORKER_RANK
+            self._steps_table = self._ranks_table = "workers"
         self.world_size = place.world_size if world_size is None else world_size
-        manifest.prepare(self.run_dir)
-        try:
-            self._process = RecordedProcess(
-                self.run_dir,
-                rank=self.rank_id,
-                world_size=self.world_size,
-                launch=launch or place.launch,
-                role=role or place.role,
-                framework=framework,
-                policy=samples or SamplePolicy(),
-                flush_seconds=flush_seconds,
-                backlog_bytes=int(backlog_bytes),
-            )
-        except OSError as error:
-            raise InputError(
-                f"Couldn't record into '{self.run_dir}': {error.strerror or error}",
-                hint="Make room, or choose a directory you can write.",
-            ) from error
+        self._process = RecordedProcess(
+            Path(run_dir).absolute(),
+            rank=self.rank_id,
+            world_size=self.world_size,
+            launch=launch or launching.name_of(self.world_size, alone=place.launch),
+            role=role or place.role,
+            framework=framework,
+            policy=samples or SamplePolicy(),
+            flush_seconds=flush_seconds,
+            backlog_bytes=int(backlog_bytes),
+        )
+        self.run_dir = self._process.run_dir
         self._writer = self._process.writer
         self._buffer = self._process.buffer
         self._sink = self._process.files.sink
         self._push = self._buffer.push
         self._records_steps = self.rank_id <= 0
+        title = None if framework == AUTO else framework
         self._begin(
-            signals=signals,
-            framework=None if framework == AUTO else framework,
-            algorithm=algorithm,
-            model=model,
-            config=config,
+            signals=signals, framework=title, algorithm=algorithm, model=model, config=config
         )
 
     def _begin(self, *, signals: bool, **described: Any) -> None:
         self._process.files.describe(describable(described))
-        if self.rank_id >= 0:  # the launcher tells its own start, with the command
+        if not launches(self.rank_id):  # the launcher tells its own start, with the command
             self.event("run_started", pid=os.getpid(), world_size=self.world_size)
             launching.announce(self.run_dir)
         lifecycle.watch(self._process, signals=signals)
@@ -138,14 +138,23 @@ class Recorder:
         return self._process.files.attempt
 
     @property
+    def health(self) -> Health:
+        """What was lost and what failed."""
+        return self._process.health
+
+    @property
     def status(self) -> str | None:
         """How it ended, as soon as that is known."""
         return self._process.status
 
     # --- what training calls ---------------------------------------------------------------
 
-    def step(self, step: int | None = None, /, **metrics: Any) -> None:
+    def step(
+        self, step: int | Mapping[str, Any] | None = None, /, *given: Any, **metrics: Any
+    ) -> None:
         """Record global scalars of an optimizer step. Rank 0 writes them, others return at once.
+
+        A mapping of metrics does as well as keywords, also with its `step` in it.
 
         Values may be Python, NumPy or torch scalars (a device tensor is not waited for), or arrays
         where a distribution is natural: `rewards`, `advantages`, `completion_lengths` become mean,
@@ -154,34 +163,46 @@ class Recorder:
         """
         if self._records_steps:
             try:
+                if given:
+                    metrics = merged(self.health, "steps", given, metrics)
                 if step is None:
                     step = metrics.pop("step")
                 if type(step) is int and _all_immutable(map(type, metrics.values())):
-                    self._push(("steps", step, _now(), metrics))
+                    self._push((self._steps_table, step, _now(), metrics))
                 else:
-                    self._push_copy("steps", step, metrics)
+                    self._push_copy(self._steps_table, step, metrics)
             except Exception as error:
-                self._push_odd("steps", step, metrics, error)
+                self._push_odd(self._steps_table, step, metrics, error)
+        elif self._process.is_closed:
+            self._process.late(self._steps_table)
 
-    def rank_step(self, step: int | None = None, /, **metrics: Any) -> None:
+    def rank_step(
+        self, step: int | Mapping[str, Any] | None = None, /, *given: Any, **metrics: Any
+    ) -> None:
         """Record this rank's own scalars of an optimizer step; every rank writes its own.
 
         `rank` is its earlier name and does the same; which rank this is, is `rank_id`.
         """
         try:
+            if given:
+                metrics = merged(self.health, "ranks", given, metrics)
             if step is None:
                 step = metrics.pop("step")
             if type(step) is int and _all_immutable(map(type, metrics.values())):
-                self._push(("ranks", step, _now(), metrics))
+                self._push((self._ranks_table, step, _now(), metrics))
             else:
-                self._push_copy("ranks", step, metrics)
+                self._push_copy(self._ranks_table, step, metrics)
         except Exception as error:
-            self._push_odd("ranks", step, metrics, error)
+            self._push_odd(self._ranks_table, step, metrics, error)
 
     def _push_copy(self, table: str, step: Any, metrics: dict[str, Any]) -> None:
         """Push a row of which something could change, or be large."""
         if self._process.is_closed:
+            self._process.late(table)
             return
+        if isinstance(step, Mapping):
+            metrics = merged(self.health, table, (step,), metrics)
+            step = metrics.pop("step", None)
         copy, size = snapshot(metrics)
         row = (table, safely_frozen(step), _now(), copy)
         self._buffer.push_sized(self._buffer.rows, row, size)
@@ -191,11 +212,12 @@ class Recorder:
         try:
             self._push_copy(table, step, metrics)
         except Exception:
-            self._process.health.count(f"dropped_{table}_rows")
-            self._process.health.fail(f"record {table}", error)
+            self.health.count(f"dropped_{table}_rows")
+            self.health.fail(f"record {table}", error)
 
     rank = rank_step
 
+    @harmless("record samples", None)
     def samples(  # noqa: PLR0913 - one argument per column
         self,
         step: int,
@@ -216,34 +238,32 @@ class Recorder:
         """Record rollouts of a step, one entry per completion.
 
         `prompts` (and group and prompt ids) may have one entry per group instead. Groups come from
-        `group_ids`, from `group_size` (neighbours), or from equal prompts. Texts are strings or
+        `group_ids`, from `group_size` (neighbours), or from equal prompts; a group is whole in one
+        call, and what two calls of a step name alike are two groups. Texts are strings or
         conversations (lists of messages).
         """
         given = locals()
-        process = self._process
-        if process.is_closed:
+        content = {name: self._listed(name, given[name]) for name in ARGUMENTS}
+        if self._process.is_closed:
+            self._process.late("samples", len(content["completions"]))
             return
-        try:
-            content = {name: self._listed(name, given[name]) for name in ARGUMENTS}
-            components = dict(reward_components or {})
-            content["reward_components"] = {
-                name: self._listed("reward_components", values)
-                for name, values in components.items()
-            }
-            content["group_size"] = group_size
-            row: Row = ("samples", safely_frozen(step), _now(), content)
-            self._buffer.push_sized(self._buffer.rollouts, row, 1000 + size_of(content))
-        except Exception as error:
-            process.health.fail("record samples", error)
+        components = dict(reward_components or {})
+        content["reward_components"] = {
+            name: self._listed("reward_components", values) for name, values in components.items()
+        }
+        content["group_size"] = group_size
+        row: Row = ("samples", safely_frozen(step), _now(), content)
+        self._buffer.push_sized(self._buffer.rollouts, row, 1000 + size_of(content))
 
     def _listed(self, name: str, values: Any) -> Any:
         try:
             return to_list(values)
         except Exception as error:  # one argument costs no other
-            self._process.health.count("rollout_values_left_out")
-            self._process.health.fail(f"record {name} of samples", error)
+            self.health.count("rollout_values_left_out")
+            self.health.fail(f"record {name} of samples", error)
             return [] if name == "completions" else None
 
+    @harmless("record events", False)  # noqa: FBT003 - not on disk
     def event(
         self, kind: str, message: str = "", /, *, step: int | None = None, **data: Any
     ) -> bool:
@@ -256,12 +276,9 @@ class Recorder:
             Whether it is on disk. False for other kinds, which are written within `flush_seconds`,
             and for a critical one that could not be written in that time; it is tried again.
         """
-        try:
-            return self._process.event(kind, message, step, data)
-        except Exception as error:
-            self._process.health.fail("record events", error)
-            return False
+        return self._process.event(kind, message, step, data)
 
+    @harmless("record events", False)  # noqa: FBT003
     def nan_detected(
         self,
         step: int,
@@ -285,6 +302,7 @@ class Recorder:
         text = message or f"{text_of(source)} is not finite"
         return self.event("nan_detected", text, step=step, **data)
 
+    @harmless("record events", None)
     def checkpoint(
         self,
         step: int,
@@ -306,28 +324,23 @@ class Recorder:
             lacks = [*_names(lacks), *(name for name, there in parts.items() if not there)]
             name = text_of(path.__fspath__() if isinstance(path, os.PathLike) else path)
         except Exception as error:
-            self._process.health.fail("record what a checkpoint holds", error)
+            self.health.fail("record what a checkpoint holds", error)
             name, has, lacks = text_of(path), [], []
         self.event("checkpoint", name, step=step, path=name, has=has, lacks=lacks)
 
-    def crash(self, error: BaseException | str, *, step: int | None = None, **data: Any) -> bool:
+    @harmless("record events", False)  # noqa: FBT003
+    def crash(self, /, error: BaseException | str, *, step: int | None = None, **data: Any) -> bool:
         """Record that training died, and what its last words mean; on disk when this returns.
 
         Returns:
             Whether it is on disk; see `event`.
         """
-        try:
-            return self._process.crash(error, self.last_step if step is None else step, data)
-        except Exception as failure:
-            self._process.health.fail("record events", failure)
-            return False
+        return self._process.crash(error, self.last_step if step is None else step, data)
 
-    def describe(self, **changes: Any) -> None:
+    @harmless("describe", None)
+    def describe(self, /, **changes: Any) -> None:
         """Add to the manifest: `framework`, `algorithm`, `model`, `config`. Rank 0 writes it."""
-        try:
-            self._process.describe(changes)
-        except Exception as error:
-            self._process.health.fail("describe", error)
+        self._process.describe(changes)
 
     def flush(self) -> bool:
         """Make everything recorded so far durable; whether it is."""
@@ -348,17 +361,17 @@ class Recorder:
         self._process.finish()
 
     def close(self, status: str = "completed") -> None:
-        """Write everything and record the end. Later records are ignored, but for critical events.
+        """Write everything and record the end. Of later records only critical events are kept.
 
         Args:
             status: `completed`, `crashed`, `halted` or `killed`; a crash that was recorded stays.
         """
         self._records_steps = False
-        self._push = _ignore
+        self._push = self._process.late_row
         try:
             self._process.close(status)
         except Exception as error:
-            self._process.health.fail("close", error)
+            self.health.fail("close", error)
         lifecycle.unwatch(self._process)
 
     def __enter__(self) -> Self:
@@ -371,10 +384,6 @@ class Recorder:
         elif error is not None and not (isinstance(error, SystemExit) and not error.code):
             self.crash(error)
         self.close()
-
-
-def _ignore(row: Row) -> None:
-    """After the end nothing is recorded any more."""
 
 
 def _names(names: Any) -> list[Any]:

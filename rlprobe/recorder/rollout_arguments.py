@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rlprobe.recorder.group_names import GroupNames
 from rlprobe.store.faults import is_of_value
 from rlprobe.store.text import plain_text, text_of
 from rlprobe.values import Rollout
@@ -31,11 +32,18 @@ Odd = Callable[[str], None]
 
 
 def rollouts_of(
-    step: int, attempt: int, rank: int, call: int, content: Mapping[str, Any], odd: Odd
+    step: int,
+    attempt: int,
+    rank: int,
+    call: int,
+    content: Mapping[str, Any],
+    names: GroupNames,
+    odd: Odd,
 ) -> list[Rollout]:
     """The rollouts of one call.
 
     Args:
+        names: gives groups their names.
         odd: called with the name of an argument for each value that is left out.
     """
     completions = [plain_text(item) for item in _items("completions", content["completions"], odd)]
@@ -46,7 +54,7 @@ def rollouts_of(
         for name, values in (content["reward_components"] or {}).items()
     }
     prompts = [plain_text(item) for item in _spread("prompts", content["prompts"], size, odd)]
-    groups = _groups(content, prompts, step, odd)
+    groups = _groups(content, prompts, step, call, names, odd)
     lengths = _column("completion_lengths", content.get("completion_lengths"), size, odd)
     truncated = _column("truncated", content.get("truncated"), size, odd)
     ids = _spread("prompt_ids", content.get("prompt_ids"), size, odd)
@@ -139,17 +147,24 @@ def _whole(value: float | None, odd: Odd) -> int | None:
 
 
 def _groups(
-    content: Mapping[str, Any], prompts: Sequence[str | None], step: int, odd: Odd
+    content: Mapping[str, Any],
+    prompts: Sequence[str | None],
+    step: int,
+    call: int,
+    names: GroupNames,
+    odd: Odd,
 ) -> list[str]:
     size = len(prompts)
     given = content.get("group_ids")
     if given is not None:
-        return [text_of(item) for item in _spread("group_ids", given, size, odd)]
+        ids = [text_of(item) for item in _spread("group_ids", given, size, odd)]
+        return names.given(step, call, ids)
     group_size = _group_size(content.get("group_size"), odd)
     if group_size:
-        return [f"s{step}.g{index // group_size}" for index in range(size)]
-    seen: dict[str | None, int] = {}
-    return [f"s{step}.g{seen.setdefault(prompt, len(seen))}" for prompt in prompts]
+        if size % group_size:
+            odd("group_size")
+        return names.numbered(step, call, [index // group_size for index in range(size)])
+    return names.numbered(step, call, prompts)
 
 
 def _group_size(value: Any, odd: Odd) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlprobe.errors import UsageError
+from rlprobe.recorder.group_names import GroupNames
 from rlprobe.recorder.redact import Redact, redactor
 from rlprobe.recorder.rollout_arguments import rollouts_of
 from rlprobe.store.text import stable_id
@@ -81,6 +82,7 @@ class RolloutSelector:
     odd: Callable[[str], None]
     failed: Callable[[BaseException], None] = lambda _: None
     _calls: int = 0
+    _names: GroupNames | None = None
     _ring: deque[list[Rollout]] = field(default_factory=deque)
     _written: set[str] = field(default_factory=set)
 
@@ -91,7 +93,9 @@ class RolloutSelector:
         self, step: int, attempt: int, rank: int, content: Mapping[str, Any]
     ) -> list[Rollout]:
         """The rollouts of one call that are to be written now."""
-        rollouts = rollouts_of(step, attempt, rank, self._calls, content, self.odd)
+        if self._names is None:
+            self._names = GroupNames(rank)
+        rollouts = rollouts_of(step, attempt, rank, self._calls, content, self._names, self.odd)
         self._calls += 1
         if self.policy.ring_steps:
             self._ring.append(rollouts)

@@ -18,7 +18,7 @@ from rlprobe.recorder.rollouts import SamplePolicy
 from rlprobe.recorder.sink import Sink
 from rlprobe.store.faults import is_of_value
 
-_ORDER = ("events", "steps", "ranks", "samples")  # what matters most is written first
+_ORDER = ("events", "steps", "ranks", "workers", "samples")  # what matters most is written first
 _CHUNK = 32 * 1024 * 1024  # bytes of rows that are encoded at once
 
 
@@ -46,6 +46,7 @@ class Writer:
         rank: int,
         attempt: int,
         framework: str | None,
+        role: str,
         policy: SamplePolicy,
         flush_seconds: float,
         restore: Callable[[], bool] = lambda: False,
@@ -60,7 +61,7 @@ class Writer:
         self.flush_seconds = flush_seconds
         self.patience = max(flush_seconds, 1.0)  # an ordinary disk needs some time
         self.backlog = Backlog()
-        self._intake = Intake(self.backlog, health, policy, attempt=attempt, rank=rank)
+        self._intake = Intake(self.backlog, health, policy, attempt=attempt, rank=rank, role=role)
         self._batches = Batches(framework, health, attempt=attempt, rank=rank)
         self._encoded: dict[str, tuple[Any, int]] = {}  # oldest rows, while the disk takes none
         self._policy = policy

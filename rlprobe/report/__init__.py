@@ -7,6 +7,7 @@ markdown   a comment on a pull request
 verdict    the word of `rlprobe gate`, which each format puts beside the reports
 account    what of a log was not understood, in a sentence
 step_text, step_json   `rlprobe show`
+examination_text, examination_json   `rlprobe doctor`
 pages      `rlprobe explain`; listing: tables for `ls` and `query`
 calibration_text   what `rlprobe calibrate` learnt, as text and as TOML
 lines, sparkline, escape   what they are made of

@@ -47,7 +47,14 @@ from rlprobe.rule.episodes import (
     together,
 )
 from rlprobe.rule.events import concerns_gradients, concerns_weights, restarts, told_change
-from rlprobe.rule.flat import equal, flat_and_reward, flat_shares, in_blocks
+from rlprobe.rule.flat import (
+    TELL_GROUPS,
+    equal,
+    flat_and_reward,
+    flat_shares,
+    in_blocks,
+    told_of_few,
+)
 from rlprobe.rule.gradients import SKIPPING, BadGradients, names_in, skipped_updates
 from rlprobe.rule.learning import near_top, still_gains
 from rlprobe.rule.levels import Levels, after_plateau, rise_at_end
@@ -73,6 +80,7 @@ from rlprobe.rule.wording import (
 __all__ = [
     "SINCE",
     "SKIPPING",
+    "TELL_GROUPS",
     "WHOLE",
     "Absence",
     "BadGradients",
@@ -143,6 +151,7 @@ __all__ = [
     "stretch_from",
     "together",
     "told_change",
+    "told_of_few",
     "training_loss",
     "unpicked",
 ]

@@ -24,6 +24,7 @@ shards      Parquet shards: written, merged
 compaction  the shards of finished writers, merged
 manifest    run.json and the attempts
 processes   the processes of an attempt
+occupancy   whether another run is being recorded into a directory
 arrow       Arrow arrays from and to NumPy and lists
 frame       rows of a table as columns, loaded on demand
 run         the Run interface

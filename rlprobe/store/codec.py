@@ -78,7 +78,7 @@ def _key(field: pa.Field, values: Any) -> pa.Array:
 
 
 def rows(table: str, content: Iterable[Row]) -> pa.Table:
-    """Rows of `events` or `samples` as they are stored."""
+    """Rows of `events`, `samples` or `workers` as they are stored."""
     return arrow.table_of(list(content), schema.arrow_fields(table))
 
 
@@ -122,6 +122,25 @@ def _event(row: Row) -> tuple[Event, bool]:
         data=data,
     )
     return event, whole and len(message) <= limits.MOST_DATA
+
+
+def worker_row(
+    step: int, when: float, attempt: int, worker: tuple[str, str], numbers: Mapping[str, float]
+) -> Row:
+    """A report of a process that is no rank as a row.
+
+    Args:
+        when: seconds since the epoch.
+        worker: its role, and which one it is.
+    """
+    return {
+        "step": step,
+        "attempt": attempt,
+        "time": int(_micros(when)),
+        "role": storable(worker[0]),
+        "worker": storable(worker[1]),
+        "metrics": [(storable(name), value) for name, value in numbers.items()],
+    }
 
 
 def rollout_row(rollout: Rollout) -> Row:

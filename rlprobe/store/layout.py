@@ -4,7 +4,7 @@
     attempts/0001.json                     one launch
     attempts/0001/r00000-<writer>.json     one process of it: who, since when, how it ended
     steps/a0001-r00000-<writer>-00000000-00000007.parquet
-    ranks/ events/ samples/                the same
+    ranks/ workers/ events/ samples/       the same
 
 A writer numbers its flushes; a shard covers a range of them. A merged shard covers the ranges of
 the shards it replaces, so a reader that finds both (a kill between rename and delete) knows which

@@ -8,24 +8,51 @@ import os
 import socket
 from pathlib import Path
 
+_MOST_ANCESTORS = 100
+
+
+def _stat(pid: int) -> list[str]:
+    """What the system tells of a process, from its state on; [] where it does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return stat.rpartition(")")[2].split()
+
 
 def process_birth(pid: int) -> float:
     """When a process began, in clock ticks since boot; 0 where the system does not tell."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-        return float(stat.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
+        return float(_stat(pid)[19])
+    except (ValueError, IndexError):
         return 0.0
 
 
+def ancestors(pid: int) -> list[int]:
+    """Who started a process, who started that, …; [] where the system does not tell."""
+    line: list[int] = []
+    while len(line) < _MOST_ANCESTORS:
+        stat = _stat(pid)
+        if len(stat) < 2 or not stat[1].isdigit() or int(stat[1]) <= 1:
+            break
+        pid = int(stat[1])
+        line.append(pid)
+    return line
+
+
 def lives(pid: int, born: float) -> bool:
-    """Whether a process of this machine that began then still runs."""
+    """Whether a process of this machine that began then still runs.
+
+    One that has ended, and whose parent has not asked how, does not.
+    """
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True
+    if _stat(pid)[:1] in (["Z"], ["X"]):
+        return False
     return process_birth(pid) == born
 
 

@@ -24,11 +24,19 @@ from rlprobe import environment as names
 from rlprobe import redaction, schema
 from rlprobe._version import __version__
 from rlprobe.errors import InputError, NewerFormatError
-from rlprobe.store import admission, checksum, files, json_object, layout, modes
+from rlprobe.store import admission, checksum, files, json_object, layout, modes, occupancy
 from rlprobe.store import processes as process_files
 from rlprobe.store.json_object import Fields
 from rlprobe.store.living import process_birth
-from rlprobe.store.processes import ENDS, MOST_RANK, Note, attempt_end, pass_over, process_path
+from rlprobe.store.processes import (
+    ENDS,
+    MOST_RANK,
+    WORKER_RANK,
+    Note,
+    attempt_end,
+    pass_over,
+    process_path,
+)
 from rlprobe.values import Attempt, Problem
 
 LAUNCHER_RANK = process_files.LAUNCHER_RANK
@@ -39,13 +47,19 @@ _ATTEMPT = re.compile("[0-9]{4,9}")  # the stem of an attempt's file
 
 
 def claim_attempt(run_dir: Path, launch: str, rank: int, writer: str, world_size: int) -> int:
-    """Join the attempt of this launch, or open the next one; returns its number."""
+    """Join the attempt of this launch, or open the next one; returns its number.
+
+    Raises:
+        OccupiedError: another run is being recorded here.
+    """
+    applicant = occupancy.Applicant(launch, rank, writer.partition(".")[0])
     folder = run_dir / layout.ATTEMPTS
     modes.make_directory(folder)
     while True:
         number = latest_attempt(run_dir)
         if number and _joins(folder, number, launch, rank):
             break
+        occupancy.check(run_dir, number, applicant)
         number += 1
         if _create_attempt(folder, number, launch, world_size):
             break
@@ -76,7 +90,7 @@ def add_attempt(run_dir: Path, attempt: Attempt, writer: str) -> None:
 
 def _create_attempt(folder: Path, number: int, launch: str, world_size: int) -> bool:
     """Create an attempt's own file; False if somebody was first."""
-    content = {"launch": launch, "started": time.time(), "world_size": world_size}
+    content = {"launch": launch, "started": time.time(), "world_size": world_size, **_ourselves()}
     return files.create_exclusive(folder / f"{number:04d}.json", checksum.sealed_json(content))
 
 
@@ -94,7 +108,7 @@ def _joins(folder: Path, number: int, launch: str, rank: int) -> bool:
     except (OSError, ValueError):
         return False
     claims = folder / f"{number:04d}"
-    taken = claims.is_dir() and any(claims.glob(f"r{rank:05d}-*.json"))
+    taken = rank != WORKER_RANK and claims.is_dir() and any(claims.glob(f"r{rank:05d}-*.json"))
     return known.get("launch") == launch and not taken
 
 
@@ -128,9 +142,7 @@ def write_process(
     """Write this process's own file: at the start without a status, at the end with one."""
     content = {
         "rank": rank,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "born": process_birth(os.getpid()),
+        **_ourselves(),
         "started": started,
         "status": status,
         "ended": time.time() if status else None,
@@ -145,6 +157,11 @@ def write_process(
     except OSError:
         if not (path.is_file() and files.overwrite(path, text)):
             raise
+
+
+def _ourselves() -> dict[str, Any]:
+    pid = os.getpid()
+    return {"host": socket.gethostname(), "pid": pid, "born": process_birth(pid)}
 
 
 def attempts(run_dir: Path, note: Note = pass_over) -> tuple[Attempt, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,11 +11,12 @@ from typing import Any
 from rlprobe.errors import InputError
 from rlprobe.store import admission, json_object, layout
 from rlprobe.store.json_object import Fields
-from rlprobe.store.living import process_birth
+from rlprobe.store.living import lives
 from rlprobe.values import Problem
 
 ENDS = frozenset({"completed", "crashed", "halted", "killed"})  # what a process says of its end
 LAUNCHER_RANK = -1  # the `rlprobe record` process itself; -1 - r where each rank r has one
+WORKER_RANK = -(1 << 19)  # of every process that is neither a rank nor a launcher
 MOST_RANK = 1 << 20
 _MOST_PID = 1 << 22
 
@@ -27,11 +27,22 @@ def pass_over(problem: Problem) -> None:
     """For who has nobody to tell."""
 
 
+def leads(rank: int) -> bool:
+    """Whether a process writes what all of them have in common: rank 0, or a launcher."""
+    return WORKER_RANK < rank <= 0
+
+
+def launches(rank: int) -> bool:
+    """Whether a process is a launcher."""
+    return WORKER_RANK < rank < 0
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """One recording process of an attempt, as its file tells."""
 
     rank: int
+    role: str
     host: str
     pid: int
     born: float
@@ -72,20 +83,22 @@ def read_process(path: Path, note: Note = pass_over) -> Process | None:
         note(Problem(str(path), f"left out: {error}", layout.ATTEMPTS))
         return None
     fields = Fields(raw)
-    process = _process(fields)
+    process = process_from(fields, path.name)
     if process is None or fields.unfit:
         named = ", ".join(fields.unfit) or "rank or status"
         note(Problem(str(path), f"{named}: not what it should be", layout.ATTEMPTS))
     return process
 
 
-def _process(fields: Fields) -> Process | None:
+def process_from(fields: Fields, name: str = "") -> Process | None:
+    """What a process's file says of it, and its file's name of its role; None if it is none."""
     rank = fields.count("rank", -MOST_RANK, MOST_RANK)
     status = fields.text("status")
     if rank is None or "status" in fields.unfit or status not in (None, *ENDS):
         return None
     return Process(
         rank=rank,
+        role=name.partition("-")[2].partition(".")[0] if rank >= 0 else "",
         host=fields.text("host") or "",
         pid=fields.count("pid", 1, _MOST_PID) or 0,
         born=fields.number("born") or 0.0,
@@ -100,13 +113,7 @@ def alive(process: Process) -> bool | None:
     """Whether a process still runs; None if it ran on another machine."""
     if process.host != socket.gethostname() or not process.pid:
         return None
-    try:
-        os.kill(process.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return process_birth(process.pid) == process.born
+    return lives(process.pid, process.born)
 
 
 def attempt_end(members: tuple[Process, ...]) -> str:

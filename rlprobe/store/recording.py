@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isnan
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 from rlprobe import numbers, schema
 from rlprobe._lazy import cached_property
 from rlprobe.errors import InputError
+from rlprobe.numbers import plural
 from rlprobe.store import codec, layout, manifest, metric_shards, records, table_shards
 from rlprobe.store.admission import TooManyOpenError
 from rlprobe.store.frame import Frame
@@ -33,6 +35,7 @@ _SHORT = 16_384  # rows: to read a column of so few costs more than the column
 _CELLS_AT_ONCE = 16_000_000  # of one table, about 128 MB, that are read with its first column
 _ANY = 2**62  # rows, where no file stays open
 _MOST_CELLS_AT_ONCE = 100_000_000  # of one table, about 800 MB, where no file stays open
+
 
 T = TypeVar("T")
 
@@ -73,7 +76,11 @@ class Recording:
             world_size=raw.count("world_size", least=1, most=_MOST_RANKS) or 1,
             settings=self._settings(raw),
             attempts=self._attempts(),
-            notes=(*map(str, raw.items("notes")[:_MOST_NOTES]), *self._notes),
+            notes=(
+                *map(str, raw.items("notes")[:_MOST_NOTES]),
+                *self._note_on_workers(),
+                *self._notes,
+            ),
             health=numbers.counts(dict(sorted(manifest.health(self.path).items()))),
             unmapped=self._unmapped(),
             unread=_unread(raw.items("unread")),
@@ -83,6 +90,29 @@ class Recording:
             words = f"{', '.join(raw.unfit)}: not what it should be"
             self._note(Problem(str(self.path / layout.MANIFEST), words, "run"))
         return info
+
+    @cached_property
+    def workers(self) -> dict[str, tuple[int, int]]:
+        """Processes that are no ranks: how many rows each role has, and how many of them wrote."""
+        rows: Counter[str] = Counter()
+        names: dict[str, set[str]] = {}
+
+        def read(name: ShardName, file: ShardFile, remark: Remark) -> None:
+            stored = records.read("workers", name, file, remark)
+            for (role, worker), count in records.counted(stored, "role", "worker"):
+                rows[role] += count
+                names.setdefault(role, set()).add(worker)
+
+        self._shards("workers", read)
+        return {role: (rows[role], len(names[role])) for role in sorted(rows)}
+
+    def _note_on_workers(self) -> tuple[str, ...]:
+        """No detector looks at what processes that are no ranks report."""
+        parts = (
+            f"{plural(rows, 'row')} of {plural(count, f'{role} worker')}"
+            for role, (rows, count) in self.workers.items()
+        )
+        return (f"not judged: {', '.join(parts)} (table `workers`)",) if self.workers else ()
 
     def _settings(self, raw: Fields) -> dict[str, Any]:
         """The configuration, without whole numbers that nothing can compute with."""
@@ -183,9 +213,24 @@ class Recording:
         for stored in self._samples.rows(step):
             for rollout in codec.rollouts(stored):
                 rollouts.setdefault(rollout.sample_id, rollout)
-        return tuple(
-            sorted(rollouts.values(), key=lambda one: (one.attempt, one.rank, one.group_id))
-        )
+        ordered = sorted(rollouts.values(), key=lambda one: (one.attempt, one.rank, one.group_id))
+        return _of_one_rank_each(ordered)
+
+
+def _of_one_rank_each(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
+    """The same, where ranks gave groups the same name under names that tell them apart.
+
+    A group is whole on its rank; local numbers begin at 0 on each.
+    """
+    whose: dict[tuple[int, str], int] = {}
+    for one in rollouts:
+        whose.setdefault((one.attempt, one.group_id), one.rank)
+    return tuple(
+        one
+        if whose[one.attempt, one.group_id] == one.rank
+        else replace(one, group_id=f"{one.group_id}@{one.rank}")
+        for one in rollouts
+    )
 
 
 def _moment(event: Event) -> tuple[int, float]:

@@ -1,4 +1,4 @@
-"""Shards of `events` or `samples` as tables of the recording's own types.
+"""Shards of `events`, `samples` or `workers` as tables of the recording's own types.
 
 Texts stay in their dictionaries: a shard of a few kilobytes may hold one long text a million times.
 """
@@ -21,7 +21,11 @@ from rlprobe.store.shard_file import ShardError, ShardFile
 from rlprobe.values import BoolArray, IntArray
 
 _OF_THE_NAME = ("attempt", "rank")  # keys that a shard's name tells as well
-_NOT_NULL = {"events": ("kind",), "samples": ("step", "group_id", "sample_id")}
+_NOT_NULL = {
+    "events": ("kind",),
+    "samples": ("step", "group_id", "sample_id"),
+    "workers": ("step", "role", "worker"),
+}
 
 Remark = Callable[[str], None]
 
@@ -53,6 +57,24 @@ def steps(file: ShardFile) -> IntArray:
         return fitting.integers(fitting.fit(file.read(["step"]).column(0), pa.int64()), 0)[0]
     except fitting.UnfitError as error:
         raise ShardError(f"column 'step': {error}") from error
+
+
+def counted(stored: pa.Table, first: str, second: str) -> list[tuple[tuple[str, str], int]]:
+    """How many rows have which two texts."""
+    codes, words = [], []
+    for name in (first, second):
+        column = stored.column(name)
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        column = column.unify_dictionaries()
+        words.append(column.chunk(0).dictionary.to_pylist() if column.num_chunks else [])
+        parts = [chunk.indices.cast(pa.int64()) for chunk in column.chunks]
+        codes.append(arrow.integers(pa.chunked_array(parts, pa.int64())))
+    pairs, counts = np.unique(np.stack(codes), axis=1, return_counts=True)
+    return [
+        ((words[0][one], words[1][other]), int(count))
+        for one, other, count in zip(*pairs.tolist(), counts.tolist(), strict=True)
+    ]
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""A run's tables as DuckDB views: steps, ranks, events, samples, and `lineage` of the run.
+"""A run's tables as DuckDB views: steps, ranks, workers, events, samples, and `lineage` of the run.
 
 `lineage` holds, of each step, the row that the latest attempt logged; `line` is its earlier name.
 
@@ -153,6 +153,8 @@ def _from_frame(frame: Frame, table: str) -> pa.Table:
 
 
 def _from_rows(run: Run, table: str) -> pa.Table:
+    if table == "workers":  # no log tells of any
+        return codec.rows(table, [])
     if table == "events":
         return _without_unknown_times(codec.rows(table, map(codec.event_row, run.events)))
     rollouts = (rollout for step in run.sample_steps() for rollout in run.rollouts(step))

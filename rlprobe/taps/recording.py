@@ -15,6 +15,7 @@ from . import place
 from .slots import directory, slot_of
 from .streams import Run, Stream
 
+_FLUSH_SECONDS = 0.5  # what a kill can cost: some stacks end their workers so
 _MOST_SUMMARIES = 100
 _LONGEST = 60  # characters of a run's name
 
@@ -92,12 +93,19 @@ class RecordedRun:
         where = launch.place()
         rank, size = place.distributed() or (where.rank, where.world_size)
         role = place.role()
-        slot = slot_of(run_name(number, stream, ranked=size > 1), alone=size == 1)
-        self._run_dir = directory(run_dir, slot)
+        slot = 1
+        if role == place.TRAINER:
+            slot = slot_of(run_name(number, stream, ranked=size > 1), alone=size == 1)
         self._recorder = Recorder(
-            self._run_dir, framework="auto", rank=rank, world_size=size, role=role
+            directory(run_dir, slot),
+            framework="auto",
+            rank=rank,
+            world_size=size,
+            role=role,
+            flush_seconds=_FLUSH_SECONDS,
         )
-        self._rows = RecordedRows(self._recorder, is_rank=size > 1 and role == place.TRAINER)
+        self._rows = RecordedRows(self._recorder, is_rank=size > 1)
+        self._is_trainer = role == place.TRAINER
         self._sources: set[str] = set()
         self._summaries = 0
 
@@ -110,9 +118,9 @@ class RecordedRun:
         self, source: str, stream: Stream, values: Mapping[str, Any], step: int, *, axes: bool
     ) -> None:
         """Record a row of numbers."""
-        if source not in self._sources:
+        if self._is_trainer and source not in self._sources:
             self._sources.add(source)
-            place.tell("sources", f"{source}\t{self._run_dir}")
+            place.tell("sources", f"{source}\t{self._recorder.run_dir}")
         self._rows.row(values, step, axes=axes)
 
     def axis(self, name: str) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from typing import List
 
+from . import variables
+
 _MOST = 1000
 _own: List[str] = []  # names of this process's runs, where there is no status folder
 
@@ -21,7 +23,7 @@ def slot_of(name: str, *, alone: bool = False) -> int:
         alone: whether no other living process can belong to it: there are no ranks. Then a second
             process of that name is a restart if the first is dead, and else a run of its own.
     """
-    status = os.environ.get("RLPROBE_STATUS")
+    status = os.environ.get(variables.STATUS)
     number = 1
     while status and number < _MOST:
         answer = _claim(os.path.join(status, "trainer-%d" % number), name, alone=alone)

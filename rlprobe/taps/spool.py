@@ -15,7 +15,7 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict, Mapping, Optional
 
-from . import place
+from . import place, variables
 from .slots import directory, slot_of
 from .streams import Run, Stream
 
@@ -28,7 +28,7 @@ _RANK_STARTS = ("OMPI_", "PMI", "MV2_", "JSM_", "PALS_", "FLUX_", "SLURM_", "MAS
 
 def open_run(number: int, stream: Stream) -> Optional[Run]:
     """The n-th run of this process; None where no launcher reads it."""
-    status, run_dir = os.environ.get("RLPROBE_STATUS"), os.environ.get("RLPROBE_RUN")
+    status, run_dir = os.environ.get(variables.STATUS), os.environ.get(variables.RUN)
     if not status or not run_dir or not os.path.isdir(status):
         return None
     return SpooledRun(status, run_dir, number)

@@ -42,7 +42,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
         "unread", "records_end", "format_version", "created", "environment",
     ),
     "attempts/0001.json": ("launch", "started", "world_size"),
-    "attempts/0001/r*.json": (
+    "attempts/0001/r0*.json": (
         "rank", "host", "pid", "born", "started", "status", "ended", "health",
     ),
 }  # fmt: skip
@@ -69,7 +69,8 @@ class Case(NamedTuple):
 
 def good(directory: Path) -> Path:
     """A recording with every kind of file, small."""
-    with Recorder(directory, signals=False, algorithm="GRPO", config={"beta": 0.1}) as recorder:
+    facts = {"algorithm": "GRPO", "config": {"beta": 0.1}}
+    with Recorder(directory, signals=False, launch="one", **facts) as recorder:  # type: ignore[arg-type]
         for step in range(60):
             recorder.step(step, loss=1.0, reward_mean=0.5, grad_norm=1.0)
             recorder.rank(step, loss=1.0)
@@ -78,6 +79,8 @@ def good(directory: Path) -> Path:
             reward_components={"r": [0.0, 1.0]},
         )  # fmt: skip
         recorder.checkpoint(10, "/c/10")
+    with Recorder(directory, signals=False, launch="one", role="rollout") as worker:
+        worker.step(5, queue=3.0)
     return directory
 
 
@@ -162,8 +165,8 @@ _NO_FILES: dict[str, Callable[[Path], object]] = {
     "a text": lambda path: path.write_text("x"),
 }
 _PLACES = (
-    "run.json", "attempts", "attempts/0001", "attempts/0001.json", "attempts/0001/r*.json", "steps",
-    "events", "samples", "steps/*.parquet", "ranks/*.parquet", "events/*.parquet",
+    "run.json", "attempts", "attempts/0001", "attempts/0001.json", "attempts/0001/r0*.json",
+    "steps", "events", "samples", "steps/*.parquet", "ranks/*.parquet", "events/*.parquet",
     "samples/*.parquet",
 )  # fmt: skip
 

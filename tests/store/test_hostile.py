@@ -165,7 +165,7 @@ def _socket_at(path: Path) -> None:
         (lambda path: path.symlink_to("gone"), "a link to nothing"),
     ],
 )
-@pytest.mark.parametrize("pattern", ["steps/*.parquet", "attempts/0001/r*.json"])
+@pytest.mark.parametrize("pattern", ["steps/*.parquet", "attempts/0001/r0*.json"])
 def test_what_is_no_file_is_not_opened(
     run: Path, pattern: str, make: Callable[[Path], None], word: str
 ) -> None:
