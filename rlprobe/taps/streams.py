@@ -70,6 +70,9 @@ class Run(Protocol):
     def finish(self) -> None:
         """The run is over; the process goes on."""
 
+    def give_way(self) -> bool:
+        """End, if it has a few rows only and no other process its part in it; whether it did."""
+
     def close(self) -> None:
         """The process ends."""
 
@@ -106,6 +109,10 @@ class Prefixed:
 
     def finish(self) -> None:
         """The writer is done; its run may not be."""
+
+    def give_way(self) -> bool:
+        """A run as a whole may."""
+        return False
 
     def close(self) -> None:
         """The process ends."""
@@ -189,6 +196,10 @@ class Streams:
             self.runs[stream].settings(config)
         else:
             self._settings[stream] = {**self._settings.get(stream, {}), **config}
+
+    def give_way(self) -> bool:
+        """End the only run, if it has a few rows only; whether it did."""
+        return len(self._opened) == 1 and self._opened[0] is not None and self._opened[0].give_way()
 
     def close(self) -> None:
         """The process ends."""

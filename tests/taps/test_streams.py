@@ -39,6 +39,9 @@ class Kept:
     def finish(self) -> None:
         self.finished = True
 
+    def give_way(self) -> bool:
+        return len(self.rows) <= 10
+
     def close(self) -> None:
         """Nothing to do."""
 
