@@ -1,7 +1,8 @@
 """Weights & Biases: `wandb.log`, `define_metric`, `summary`; also offline and disabled.
 
 A row's step is the trainer's own where it holds one (`train/global_step`, or what `define_metric`
-names), as in a W&B log that is read; else W&B's. Nested names are joined by a dot, as W&B does.
+names for more than evaluations), as in a W&B log that is read; else W&B's. Nested names are joined
+by a dot, as W&B does.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 from typing import Any, Dict, Set
 
 from ..hub import HUB
-from ..streams import Stream
+from ..streams import Stream, is_of_evaluations
 from ..values import numbers
 from ..wrapping import tap
 
@@ -66,7 +67,7 @@ def _step(run: Any, stream: Stream, step: Any, commit: Any) -> int:
 
 def _define_metric(run: Any, name: Any, step_metric: Any = None, *_: Any, **__: Any) -> None:
     axis = getattr(step_metric, "name", step_metric)
-    if isinstance(axis, str):
+    if isinstance(axis, str) and not is_of_evaluations(str(name)):
         HUB.axis(_stream(run), axis)
 
 
