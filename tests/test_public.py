@@ -30,6 +30,7 @@ PUBLIC_ROOMS = {
 INNER_ROOMS = {
     "catalog",
     "cli",
+    "commands",
     "config",
     "demo",
     "detectors",

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from rlprobe import redaction
-from rlprobe.doctor import command_line, judgement, packages, places
+from rlprobe.commands import command_line
+from rlprobe.commands.starts import Start
+from rlprobe.doctor import judgement, packages, places
 from rlprobe.doctor.imports import Sources
 from rlprobe.doctor.interpreter import Answer
 from rlprobe.doctor.judgement import ORDER, Judgement, Verdict
 from rlprobe.doctor.questions import Questions
-from rlprobe.doctor.starts import Start
 from rlprobe.errors import InputError, UsageError
 from rlprobe.launcher import handed_down
 from rlprobe.numbers import plural, size

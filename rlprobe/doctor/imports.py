@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rlprobe.doctor import notebooks
-from rlprobe.doctor.starts import Target
+from rlprobe.commands import notebooks
+from rlprobe.commands.starts import Target
 from rlprobe.doctor.syntax import Call, FileFacts, Import, facts_of
 
 _MOST_FILES = 300

@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 
 import rlprobe
+from rlprobe.commands.starts import Start
 from rlprobe.doctor.interpreter import Answer
-from rlprobe.doctor.starts import Start
 
 OLDEST = (3, 11)  # that runs this rlprobe
 _OLDEST_HOOKED = (3, 8)  # that runs the hook alone

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rlprobe import environment
-from rlprobe.doctor.environments import unready
-from rlprobe.doctor.starts import Start
+from rlprobe.commands.environments import unready
+from rlprobe.commands.starts import Start
 
 SECONDS = 30.0  # for an answer; `conda run` alone takes several
 _PROBE = Path(__file__).with_name("probe.py")

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from rlprobe.commands.starts import Start
 from rlprobe.doctor.imports import Sources
 from rlprobe.doctor.inside import Inside
 from rlprobe.doctor.interpreter import Answer
 from rlprobe.doctor.packages import PACKAGES, Package, Use
-from rlprobe.doctor.starts import Start
 from rlprobe.numbers import plural
 
 Verdict = Literal["inside", "output", "unknown", "nothing"]  # from best to worst

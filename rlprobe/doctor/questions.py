@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from rlprobe.commands.starts import Start
 from rlprobe.doctor import packages
 from rlprobe.doctor.imports import Look, Sources
 from rlprobe.doctor.inside import DEPENDENCIES
 from rlprobe.doctor.interpreter import Answer, ask
-from rlprobe.doctor.starts import Start
 from rlprobe.integrations import autoattach
 
 _MOST_ASKED = 8  # Pythons of one command

@@ -93,16 +93,19 @@ class Meanwhile(threading.Thread):
             self._say(f"{account} so far{latest}")
 
 
-def closing(run_dir: str, status: Path, calls: Mapping[str, Sequence[str]]) -> list[str]:
+def closing(
+    run_dir: str, status: Path, calls: Mapping[str, Sequence[str]], command: Sequence[str] = ()
+) -> list[str]:
     """What the recordings of a command have got, one line each.
 
     Args:
         run_dir: the launcher's; there may be others beside it.
         status: where processes left word.
         calls: whose rows a recording holds, by directory.
+        command: that was run.
     """
     inside = dict.fromkeys(map(os.path.abspath, children.run_dirs(status)))
-    why = _UNCALLED if inside else children.why_outside(status)[0]
+    why = _UNCALLED if inside else children.why_outside(status, command)[0]
     lines = []
     for place in dict.fromkeys([run_dir, *inside]):
         sources = calls.get(place) or ([_INSIDE] if place in inside else [])

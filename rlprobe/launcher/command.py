@@ -302,7 +302,7 @@ class Launcher:
         if self._is_said or self._inside():
             return
         self._is_said = True
-        why, remedy = children.why_outside(self.status)
+        why, remedy = children.why_outside(self.status, self.command)
         say(f"{why}; recording what the output tells{remedy}")
 
     def _finish_spools(self) -> None:
@@ -323,7 +323,10 @@ class Launcher:
             calls.setdefault(run_dir, []).extend(told)
         if self.rows.step is not None:
             calls.setdefault(place, []).append(account.OUTPUT)
-        for line in (*children.remarks(self.status), *account.closing(place, self.status, calls)):
+        for line in (
+            *children.remarks(self.status),
+            *account.closing(place, self.status, calls, self.command),
+        ):
             say(line)
 
     # --- how it ended ----------------------------------------------------------------------------

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rlprobe.commands.starts import Target
 from rlprobe.doctor import packages
 from rlprobe.doctor.imports import Look, Sources
-from rlprobe.doctor.starts import Target
 from rlprobe.taps import hooks
 
 

@@ -1,4 +1,5 @@
 """Small logs as commands print them: what `record` and `scan` must read alike."""
+# ruff: noqa: E501 - lines as they are printed
 
 from __future__ import annotations
 

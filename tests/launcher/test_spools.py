@@ -57,10 +57,10 @@ def test_rows_settings_axes_and_losses(tmp_path: Path) -> None:
         [
             head(run), {"axis": "opt"}, {"settings": {"lr": "0.1"}}, row(0, loss=1.0, opt=10),
             row(1, loss=2.0), "{torn\n", row(2, loss=3.0, opt=20),
-            {"source": "wandb.summary", "summary": {"best": 1.0}}, {"lost": 4, "end": True}, '{"cut',
-        ],
             {"source": "wandb.summary", "summary": {"best": 1.0}}, {"lost": 4, "end": True},
             '{"cut',
+        ],
+    )  # fmt: skip
     recording = Recording(run)
     assert recording.steps.step.tolist() == [10, 20]
     assert recording.steps.load("loss")[0].tolist() == [2.0, 3.0]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rlprobe import environment
-from rlprobe.doctor import options
-from rlprobe.doctor.options import one_each
-from rlprobe.doctor.starts import Surroundings
+from rlprobe.commands import options
+from rlprobe.commands.options import one_each
+from rlprobe.commands.starts import Surroundings
 
 
 @dataclass(frozen=True, slots=True)

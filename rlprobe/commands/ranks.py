@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rlprobe.doctor import options
-from rlprobe.doctor.options import Options, one_each
-from rlprobe.doctor.starts import Surroundings
+from rlprobe.commands import options
+from rlprobe.commands.options import Options, one_each
+from rlprobe.commands.starts import Surroundings
 
 Started = tuple[list[str], Surroundings]  # words of what each process runs, and where
 

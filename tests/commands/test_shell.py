@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rlprobe.doctor.shell_script import Script
-from rlprobe.doctor.starts import Surroundings
+from rlprobe.commands.shell_script import Script
+from rlprobe.commands.starts import Surroundings
 
 ENVIRON = {"PATH": "/usr/bin", "HOME": "/home/x", "PYTHONPATH": "/hook"}
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rlprobe.doctor import command_line
-from rlprobe.doctor.starts import Start
+from rlprobe.commands import command_line
+from rlprobe.commands.starts import Start
 from tests.doctor.prepared import executable
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rlprobe.doctor.shell_words import ShellText, SimpleCommand
-from rlprobe.doctor.starts import Surroundings
-from rlprobe.doctor.wrappers import assignment
+from rlprobe.commands.shell_words import ShellText, SimpleCommand
+from rlprobe.commands.starts import Surroundings
+from rlprobe.commands.wrappers import assignment
 
 MOST_TEXT = 1_000_000  # characters of a script
 _MOST_COMMANDS = 5_000

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rlprobe.doctor import options
-from rlprobe.doctor.options import Options, one_each
-from rlprobe.doctor.starts import Surroundings
+from rlprobe.commands import options
+from rlprobe.commands.options import Options, one_each
+from rlprobe.commands.starts import Surroundings
 
 
 @dataclass(frozen=True, slots=True)

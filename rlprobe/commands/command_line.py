@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rlprobe.doctor import elsewhere, environments, notebooks, python_words, ranks, wrappers
-from rlprobe.doctor.shell_script import MOST_TEXT, Script, read_text
-from rlprobe.doctor.starts import Start, Surroundings, Target
+from rlprobe.commands import elsewhere, environments, notebooks, python_words, ranks, wrappers
+from rlprobe.commands.shell_script import MOST_TEXT, Script, read_text
+from rlprobe.commands.starts import Start, Surroundings, Target
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash"})
 _MOST_DEPTH = 20

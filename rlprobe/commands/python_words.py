@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rlprobe.doctor.starts import Target
+from rlprobe.commands.starts import Target
 
 _PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)*)?[tdw]?")
 _TAKE_A_WORD = ("--check-hash-based-pycs",)
