@@ -13,7 +13,17 @@ import pytest
 from rlprobe.importers import step_axis
 from rlprobe.taps import streams
 from rlprobe.taps.hub import HUB
-from rlprobe.taps.packages import aim, clearml, comet, neptune, ray, stacks, swanlab, wandb
+from rlprobe.taps.packages import (
+    aim,
+    clearml,
+    comet,
+    mlflow,
+    neptune,
+    ray,
+    stacks,
+    swanlab,
+    wandb,
+)
 
 Row = tuple[dict[str, Any], int | None]
 
@@ -195,6 +205,47 @@ def test_comet_at_the_step_that_was_set(heard: Heard) -> None:
     experiment.curr_step = 9
     experiment.log_metrics({"kl": 0.25}, prefix="train")
     assert heard.rows == [({"loss": 0.5}, 2), ({"train_kl": 0.25}, 9)]
+
+
+def test_mlflow_without_steps_and_many_at_once(heard: Heard) -> None:
+    class MlflowClient:
+        def log_metric(
+            self, run_id: str, key: str, value: float, timestamp: Any = None, step: Any = None
+        ) -> None:
+            pass
+
+        def log_batch(self, run_id: str, metrics: Any = (), params: Any = ()) -> None:
+            pass
+
+        def log_param(self, run_id: str, key: str, value: Any) -> None:
+            pass
+
+    def log_metric(key: str, value: float, step: int | None = None) -> None:
+        MlflowClient().log_metric("a", key, value, None, step or 0)
+
+    def log_metrics(metrics: dict[str, float], step: int | None = None) -> None:
+        many = [SimpleNamespace(key=key, value=metrics[key], step=step or 0) for key in metrics]
+        MlflowClient().log_batch(run_id="a", metrics=many)
+
+    mlflow.install(SimpleNamespace(MlflowClient=MlflowClient))
+    fluent = SimpleNamespace(
+        MlflowClient=MlflowClient, log_metric=log_metric, log_metrics=log_metrics
+    )
+    mlflow.install(fluent)
+    for value in (0.5, 0.25):
+        fluent.log_metric("loss", value)
+    fluent.log_metric("loss", 0.125, step=0)
+    fluent.log_metric("loss", 0.125, 7)
+    fluent.log_metrics({"kl": 1.0, "lr": 2.0})
+    fluent.log_metrics({"kl": 3.0, "lr": 4.0}, 9)
+    assert heard.rows == [
+        ({"loss": 0.5}, 0),
+        ({"loss": 0.25}, 1),
+        ({"loss": 0.125}, 0),
+        ({"loss": 0.125}, 7),
+        ({"kl": 1.0, "lr": 2.0}, 0),
+        ({"kl": 3.0, "lr": 4.0}, 9),
+    ]
 
 
 def test_neptune_counts_what_has_no_step(heard: Heard) -> None:

@@ -8,7 +8,8 @@ by a dot, as W&B does.
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Set
+import weakref
+from typing import Any, Callable, Dict, Set, Tuple
 
 from ..hub import HUB
 from ..streams import Stream, is_of_evaluations
@@ -19,6 +20,7 @@ _SOURCE = "wandb.log"
 _SUMMARY = "wandb.summary"
 _known: Set[Any] = set()  # streams whose settings are told
 _counted: Dict[Any, int] = {}  # rows of disabled runs
+_streams: Dict[int, Tuple[Callable[[], Any], Stream]] = {}  # `run.id` costs more than all the rest
 
 
 def install(module: Any) -> None:
@@ -35,7 +37,12 @@ def install(module: Any) -> None:
 
 
 def _stream(run: Any) -> Stream:
-    return Stream("wandb", getattr(run, "id", None) or HUB.identity(run))
+    known = _streams.get(id(run))
+    if known is not None and known[0]() is run:
+        return known[1]
+    stream = Stream("wandb", getattr(run, "id", None) or HUB.identity(run))
+    _streams[id(run)] = weakref.ref(run), stream
+    return stream
 
 
 def _log(run: Any, data: Any, step: Any = None, commit: Any = None, *_: Any, **__: Any) -> None:
