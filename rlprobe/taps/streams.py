@@ -24,7 +24,7 @@ try:
 except ImportError:  # pragma: no cover - Python 3.7
     Protocol = object  # type: ignore[assignment]
 
-_EVALUATION = frozenset({"val", "valid", "validation", "test", "eval", "evaluation", "dev"})
+EVALUATION = frozenset({"val", "valid", "validation", "test", "eval", "evaluation", "dev"})
 _PREFIX = "eval/"
 
 
@@ -208,8 +208,13 @@ class Streams:
                 run.close()
 
 
+def is_of_evaluations(metric: str) -> bool:
+    """Whether a metric, or a pattern of them, is one of evaluations: `val/*`, `eval.accuracy`."""
+    return metric.replace(".", "/").partition("/")[0].lower() in EVALUATION
+
+
 def _is_evaluation(folder: str) -> bool:
-    return os.path.basename(folder.rstrip("/\\")).lower() in _EVALUATION
+    return os.path.basename(folder.rstrip("/\\")).lower() in EVALUATION
 
 
 def _belong_together(one: str, other: str) -> bool:

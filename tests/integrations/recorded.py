@@ -40,6 +40,7 @@ OFFLINE = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
+_NO_RAY = "node timed out during startup"  # 30 seconds, which a busy machine may need
 Stored = dict[str, dict[float, float]]
 
 
@@ -105,9 +106,9 @@ class Outcome:
     said: str
 
 
-def train(case: Case, folder: Path, *, recorded: bool) -> Outcome:
+def train(case: Case, folder: Path, *, recorded: bool, again: bool = True) -> Outcome:
     """Run a script in a folder of its own, as its user would."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     out, run_dir = folder / "out.json", folder / "recording"
     command = [sys.executable, *LAUNCHERS[case.launcher], str(SCRIPTS / case.script), str(out)]
     command += case.arguments
@@ -124,6 +125,8 @@ def train(case: Case, folder: Path, *, recorded: bool) -> Outcome:
         timeout=280,
     )
     said = done.stdout + done.stderr
+    if done.returncode and again and _NO_RAY in said:
+        return train(case, folder / "again", recorded=recorded, again=False)
     assert done.returncode == 0, said[-4000:]
     shutil.rmtree(folder / "wandb", ignore_errors=True)
     content = json.loads(out.read_text())

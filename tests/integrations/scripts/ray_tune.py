@@ -18,7 +18,8 @@ def train(config: dict[str, Any]) -> None:
     for _ in range(12):
         gradient = 2 * weight + random.gauss(0, 0.1)
         weight -= config["lr"] * gradient
-        tune.report({"loss": weight**2, "grad_norm": abs(gradient)})
+        state = outcome.digest()
+        tune.report({"loss": weight**2, "grad_norm": abs(gradient), "state": state})
 
 
 if __name__ == "__main__":
@@ -31,7 +32,7 @@ if __name__ == "__main__":
     )
     tuner.fit()
     ray.shutdown()
-    stored = []
+    stored, states = [], []
     for path in sorted((folder / "results").rglob("result.json")):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         kept = [
@@ -39,4 +40,5 @@ if __name__ == "__main__":
             for row in rows
         ]
         stored.append(outcome.by_name(kept, "step"))
-    outcome.write(sys.argv[1], stored, outcome.digest())
+        states.append(rows[-1]["state"])
+    outcome.write(sys.argv[1], stored, " ".join(states))
