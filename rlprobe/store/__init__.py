@@ -27,6 +27,7 @@ processes   the processes of an attempt
 occupancy   whether another run is being recorded into a directory
 arrow       Arrow arrays from and to NumPy and lists
 frame       rows of a table as columns, loaded on demand
+one_per_step  rows of one step as one
 run         the Run interface
 recording   a recording behind it
 table       columns in memory behind it (foreign logs)

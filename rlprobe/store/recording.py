@@ -15,7 +15,15 @@ from rlprobe._lazy import cached_property
 from rlprobe.counters import is_counter
 from rlprobe.errors import InputError
 from rlprobe.numbers import plural
-from rlprobe.store import codec, layout, manifest, metric_shards, records, table_shards
+from rlprobe.store import (
+    codec,
+    layout,
+    manifest,
+    metric_shards,
+    one_per_step,
+    records,
+    table_shards,
+)
 from rlprobe.store.admission import TooManyOpenError
 from rlprobe.store.frame import Frame
 from rlprobe.store.json_object import Fields
@@ -56,6 +64,7 @@ class Recording:
         self._problems: dict[Problem, None] = {}
         self._kept: dict[int, tuple[Rollout, ...]] = {}
         self._kept_size = 0
+        self._logged_in_parts: set[str] = set()
         self._manifest = manifest.read(path, self._note)
 
     @property
@@ -156,10 +165,21 @@ class Recording:
     def _frame(self, table: str) -> Frame:
         if table_shards.count(self.path, table) <= _MOST_OPEN:
             try:
-                return self._metrics(table, keep_open=True)
+                return self._merged(table, self._metrics(table, keep_open=True))
             except TooManyOpenError:
                 pass
-        return self._metrics(table, keep_open=False)
+        return self._merged(table, self._metrics(table, keep_open=False))
+
+    def _merged(self, table: str, stored: Frame) -> Frame:
+        merged = one_per_step.merged(stored)
+        if merged is not stored:
+            self._logged_in_parts.add(table)
+        return merged
+
+    def is_logged_in_parts(self, table: str) -> bool:
+        """Whether several stored rows of `steps` or `ranks` are one and the same step."""
+        _ = self.steps if table == "steps" else self.ranks
+        return table in self._logged_in_parts
 
     def _metrics(self, table: str, *, keep_open: bool) -> Frame:
         cells = 0

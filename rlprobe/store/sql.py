@@ -32,6 +32,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "2GB",
     "temp_directory": "",
 }
+_NAMES_OF = {"steps": ("steps", "line"), "ranks": ("ranks",)}
 _FETCHED = 10_000  # rows at a time
 _MOST_CELLS = 50_000_000  # of an answer: some gigabytes of Python values
 _READING = (duckdb.IOException, duckdb.InternalException, duckdb.InvalidInputException)
@@ -67,15 +68,24 @@ def query(run: Run, statement: str) -> Result:
     if not isinstance(run, Recording):
         return _answer(run, statement, {table: _of_run(run, table) for table in schema.TABLES})
     problems: dict[Problem, None] = {}
-    sources = {table: shard_source(run.path, table, problems.setdefault) for table in schema.TABLES}
     try:
-        return _answer(run, statement, sources, problems)
+        return _answer(run, statement, _stored(run, statement, problems), problems)
     except _UnreadableError:  # merged away since, or damaged in a place that nothing checks
-        sources = {
-            table: shard_source(run.path, table, problems.setdefault, at_once=True)
-            for table in schema.TABLES
-        }
+        sources = _stored(run, statement, problems, at_once=True)
         return _answer(run, statement, sources, problems)
+
+
+def _stored(
+    run: Recording, statement: str, problems: dict[Problem, None], *, at_once: bool = False
+) -> dict[str, Any]:
+    """The tables of a recording; in memory where several of their rows are one step."""
+    note = problems.setdefault
+    sources = {t: shard_source(run.path, t, note, at_once=at_once) for t in schema.TABLES}
+    words = statement.lower()
+    for table, names in _NAMES_OF.items():
+        if any(name in words for name in names) and run.is_logged_in_parts(table):
+            sources[table] = _from_frame(run.steps if table == "steps" else run.ranks, table)
+    return sources
 
 
 class _UnreadableError(UsageError):

@@ -21,6 +21,7 @@ HOOKS: Dict[str, str] = {
     "torch.utils.tensorboard.writer": "tensorboard",
     "tensorboardX.writer": "tensorboard",
     "mlflow.tracking.client": "mlflow",
+    "mlflow.tracking.fluent": "mlflow",
     "trackio.run": "trackio",
     "swanlab.sdk.internal.run": "swanlab",
     "swanlab.data.run.main": "swanlab",

@@ -24,7 +24,7 @@ try:
 except ImportError:  # pragma: no cover - Python 3.7
     Protocol = object  # type: ignore[assignment]
 
-_EVALUATION = frozenset({"val", "valid", "validation", "test", "eval", "evaluation", "dev"})
+EVALUATION = frozenset({"val", "valid", "validation", "test", "eval", "evaluation", "dev"})
 _PREFIX = "eval/"
 
 
@@ -70,6 +70,9 @@ class Run(Protocol):
     def finish(self) -> None:
         """The run is over; the process goes on."""
 
+    def give_way(self) -> bool:
+        """End, if it has a few rows only and no other process its part in it; whether it did."""
+
     def close(self) -> None:
         """The process ends."""
 
@@ -106,6 +109,10 @@ class Prefixed:
 
     def finish(self) -> None:
         """The writer is done; its run may not be."""
+
+    def give_way(self) -> bool:
+        """A run as a whole may."""
+        return False
 
     def close(self) -> None:
         """The process ends."""
@@ -190,6 +197,10 @@ class Streams:
         else:
             self._settings[stream] = {**self._settings.get(stream, {}), **config}
 
+    def give_way(self) -> bool:
+        """End the only run, if it has a few rows only; whether it did."""
+        return len(self._opened) == 1 and self._opened[0] is not None and self._opened[0].give_way()
+
     def close(self) -> None:
         """The process ends."""
         for run in self._opened:
@@ -197,8 +208,13 @@ class Streams:
                 run.close()
 
 
+def is_of_evaluations(metric: str) -> bool:
+    """Whether a metric, or a pattern of them, is one of evaluations: `val/*`, `eval.accuracy`."""
+    return metric.replace(".", "/").partition("/")[0].lower() in EVALUATION
+
+
 def _is_evaluation(folder: str) -> bool:
-    return os.path.basename(folder.rstrip("/\\")).lower() in _EVALUATION
+    return os.path.basename(folder.rstrip("/\\")).lower() in EVALUATION
 
 
 def _belong_together(one: str, other: str) -> bool:
