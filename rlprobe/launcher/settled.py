@@ -23,11 +23,12 @@ from rlprobe.values import BoolArray, Event, FloatArray, IntArray
 _OF_THE_LAUNCHER = frozenset({"halted", "crash"})  # it sees itself how the command ends
 
 
-def settle(recorder: Recorder, run: TableRun) -> None:
+def settle(recorder: Recorder, rank: int, run: TableRun) -> None:
     """Record a run of the output, all of it.
 
     Args:
         recorder: the launcher's, which alone has recorded in this attempt.
+        rank: under which it tells events.
         run: the same output as a scan of it has it.
     """
     recorder.flush()
@@ -40,7 +41,8 @@ def settle(recorder: Recorder, run: TableRun) -> None:
     if len(run.ranks):
         of_ranks = np.interp(run.ranks.step, run.steps.step, times)
         tables["ranks"] = _metrics("ranks", run.ranks, recorder.attempt, of_ranks)
-    before = [one for one in recorded.events if one.attempt == recorder.attempt and one.rank < 0]
+    mine = (recorder.attempt, rank)
+    before = [one for one in recorded.events if (one.attempt, one.rank) == mine]
     events = _events(before, run.events, recorder.attempt)
     if events != before:
         tables["events"] = codec.rows("events", map(codec.event_row, events))
