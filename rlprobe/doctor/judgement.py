@@ -31,11 +31,13 @@ class Judgement:
     Attributes:
         verdict: where its metrics are recorded.
         names: what is recorded from inside, in a few words.
+        is_opaque: whether it is a program that is not looked into.
         obstacle: what keeps it from being recorded at all; empty if nothing does.
     """
 
     verdict: Verdict = "nothing"
     names: list[str] = field(default_factory=list)
+    is_opaque: bool = False
     will: list[str] = field(default_factory=list)
     will_not: list[str] = field(default_factory=list)
     to_do: list[str] = field(default_factory=list)
@@ -57,8 +59,9 @@ def judge(start: Start, sources: Sources, answer: Answer, uses: list[Use]) -> Ju
     elif start.problem:
         judged.will_not.append(f"`{_shown(start)}`: {start.problem}")
     elif not start.interpreter:
-        judged.will_not.append(
-            f"from inside: `{start.words[0]}` is no Python, as far as can be seen"
+        judged.is_opaque = True
+        judged.will.append(
+            f"from inside, where `{start.words[0]}` starts a Python: not looked into"
         )
         _judge_output(judged, start, sources)
     elif start.target.kind == "nothing":

@@ -273,3 +273,44 @@ def test_what_cannot_be_started_is_an_error(
 ) -> None:
     assert main(["doctor", *words]) == 2
     assert capsys.readouterr().err.startswith(f"rlprobe: {error}")
+
+
+def test_a_program_that_is_not_looked_into(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    prepared.executable(tmp_path / "train", "\x7fELF")
+    code, text = screen(capsys, "./train")
+    assert text.splitlines()[1] == (
+        "OUTPUT ONLY   metrics are recorded from what the command prints; what it starts was not "
+        "seen"
+    )
+    assert "from inside, where `./train` starts a Python: not looked into" in text
+    assert code == 0
+
+
+def test_a_command_that_runs_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = screen(capsys, "ssh", "host", "python", "train.py")
+    assert "from inside: ssh runs the command on another host" in text
+    assert "record inside of it instead: `ssh … rlprobe record COMMAND`" in text
+    assert code == 0
+    code, text = screen(capsys, "sbatch", "job.sh")
+    assert text.splitlines()[1] == "NOT RECORDED   nothing of this command reaches us"
+    assert code == 1
+
+
+def test_nothing_that_the_command_names_is_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Neither the script, nor what it imports, nor what stands in a script of the shell."""
+    Path("beside.py").write_text("open('imported', 'w')\n")
+    Path("train.py").write_text("import beside, numpy\nopen('run', 'w')\n")
+    Path("run.sh").write_text(f"touch touched; $(touch sub)\n{sys.executable} train.py\n")
+    for words in (
+        ["bash", "run.sh"],
+        [sys.executable, "train.py"],
+        [sys.executable, "-m", "train"],
+    ):
+        assert main(["doctor", *words]) in (0, 1)
+    capsys.readouterr()
+    there = {path.name for path in tmp_path.iterdir()}
+    assert there == {"beside.py", "train.py", "run.sh"}
