@@ -14,6 +14,7 @@ from typing import Any
 from rlprobe import redaction
 from rlprobe.commands import command_line
 from rlprobe.commands.starts import Start
+from rlprobe.commands.wrappers import assignment
 from rlprobe.doctor import judgement, packages, places
 from rlprobe.doctor.imports import Sources
 from rlprobe.doctor.interpreter import Answer
@@ -104,7 +105,11 @@ def _not_startable(command: Sequence[str], why: str) -> InputError:
     shown = shlex.join(redaction.words(list(command)))
     return InputError(
         f"Couldn't look at '{shown}': {why}",
-        hint="Give the command as you would start it: rlprobe doctor python train.py",
+        hint=(
+            "Put `env` before it: variables are set by a shell, or by env."
+            if assignment(command[0])
+            else "Give the command as you would start it: rlprobe doctor python train.py"
+        ),
     )
 
 

@@ -102,6 +102,7 @@ def _judge_python(
         judged.will_not.append(f"gradients, weights and rollouts of the Trainer: {inside.lacks}")
         judged.to_do += inside.remedies
     _judge_switches(judged, start, sources, uses)
+    _judge_cluster(judged, start, uses)
     if sources.missing:
         judged.will_not.append(f"not known: {sources.missing}")
     if judged.obstacle:
@@ -208,6 +209,16 @@ def _judge_switches(judged: Judgement, start: Start, sources: Sources, uses: lis
     turned_off += sources.switched_off
     if turned_off and judged.names:
         judged.will.append(f"all the same where a tracker is off: {', '.join(turned_off)}")
+
+
+def _judge_cluster(judged: Judgement, start: Start, uses: list[Use]) -> None:
+    """Workers of a Ray that runs already were started without the hook."""
+    address = start.around.environ.get("RAY_ADDRESS")
+    if address and any(use.package.name == "ray" or use.package.stack for use in uses):
+        judged.will_not.append(
+            f"workers of the Ray at RAY_ADDRESS={address}: they were started without the hook"
+        )
+        judged.to_do.append("unset RAY_ADDRESS, so that Ray is started by the command")
 
 
 def _judge_output(judged: Judgement, start: Start, sources: Sources) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from rlprobe.cli import main
 from rlprobe.store.recording import Recording
 from tests.launcher import processes
 
@@ -285,3 +286,18 @@ def test_pythons_that_are_too_old_run_as_before(record: Record, version: str) ->
     said = record(python, "-c", "print('step 1 loss 0.5')")
     assert f"Python {version} is older than 3.11" in said
     assert "1 row from the output" in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["{python} train.py", "bash run.sh", "{python} -I train.py", "env -i {python} train.py"],
+)
+def test_doctor_says_what_record_does(
+    bare: Path, record: Record, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """What is said to be recorded from inside is, and what is not said to be is not."""
+    Path("run.sh").write_text(f"set -e\nexport A=1\n{bare} train.py | tee log\n")
+    words = command.format(python=bare).split()
+    main(["doctor", "--format", "json", "--", *words])
+    verdict = json.loads(capsys.readouterr().out)["verdict"]
+    assert (verdict == "inside") == ("SummaryWriter.add_scalar" in record(*words))
