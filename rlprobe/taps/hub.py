@@ -142,6 +142,11 @@ class Hub:
         if run is not None and values:
             run.summary(source, values)
 
+    def text(self, source: str, stream: Stream, name: str, text: str, step: Optional[int]) -> None:
+        """A text under a name."""
+        if self.host is None and not self._is_barred:
+            self._streams.text(stream, (source, name, text, step))
+
     def identity(self, thing: Any) -> int:
         """A number for an object, which no later one gets: `id` is used again."""
         known, number = self._known.get(id(thing), (None, 0))

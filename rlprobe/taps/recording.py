@@ -18,6 +18,8 @@ from .streams import Run, Stream
 _FEW = 10  # rows, such as of the size of a data set
 _FLUSH_SECONDS = 0.5  # what a kill can cost: some stacks end their workers so
 _MOST_SUMMARIES = 100
+_MOST_TEXTS = 200
+_LONGEST_TEXT = 2_000  # characters
 _LONGEST = 60  # characters of a run's name
 
 
@@ -113,7 +115,7 @@ class RecordedRun:
         self._rows = RecordedRows(self._recorder, is_rank=size > 1)
         self._is_trainer = role == place.TRAINER
         self._sources: set[str] = set()
-        self._summaries = 0
+        self._summaries = self._texts = 0
 
     @property
     def last_step(self) -> int:
@@ -143,6 +145,14 @@ class RecordedRun:
         if self._summaries <= _MOST_SUMMARIES:
             step = self.last_step if self.last_step >= 0 else None
             self._recorder.event("summary", source, step=step, **values)
+
+    def text(self, source: str, name: str, text: str, step: int | None) -> None:
+        """A text under a name, as an event; of very many, the first ones, and of each the start."""
+        self._texts += 1
+        if self._texts <= _MOST_TEXTS:
+            self._recorder.event(
+                "logged_text", f"{name}: {text[:_LONGEST_TEXT]}", step=step, name=name, call=source
+            )
 
     def finish(self) -> None:
         """The run is over; the process goes on."""

@@ -95,6 +95,9 @@ class SpooledRun:
         numbers = {name: _number(value) for name, value in values.items()}
         self._waiting.append({"source": source, "summary": numbers})
 
+    def text(self, source: str, name: str, text: str, step: Optional[int]) -> None:
+        """Texts are not spooled."""
+
     def finish(self) -> None:
         """The run is over; the process goes on."""
         self._flush()
