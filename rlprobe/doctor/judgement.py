@@ -31,11 +31,13 @@ class Judgement:
     Attributes:
         verdict: where its metrics are recorded.
         names: what is recorded from inside, in a few words.
+        is_opaque: whether it is a program that is not looked into.
         obstacle: what keeps it from being recorded at all; empty if nothing does.
     """
 
     verdict: Verdict = "nothing"
     names: list[str] = field(default_factory=list)
+    is_opaque: bool = False
     will: list[str] = field(default_factory=list)
     will_not: list[str] = field(default_factory=list)
     to_do: list[str] = field(default_factory=list)
@@ -57,8 +59,9 @@ def judge(start: Start, sources: Sources, answer: Answer, uses: list[Use]) -> Ju
     elif start.problem:
         judged.will_not.append(f"`{_shown(start)}`: {start.problem}")
     elif not start.interpreter:
-        judged.will_not.append(
-            f"from inside: `{start.words[0]}` is no Python, as far as can be seen"
+        judged.is_opaque = True
+        judged.will.append(
+            f"from inside, where `{start.words[0]}` starts a Python: not looked into"
         )
         _judge_output(judged, start, sources)
     elif start.target.kind == "nothing":
@@ -99,6 +102,7 @@ def _judge_python(
         judged.will_not.append(f"gradients, weights and rollouts of the Trainer: {inside.lacks}")
         judged.to_do += inside.remedies
     _judge_switches(judged, start, sources, uses)
+    _judge_cluster(judged, start, uses)
     if sources.missing:
         judged.will_not.append(f"not known: {sources.missing}")
     if judged.obstacle:
@@ -205,6 +209,16 @@ def _judge_switches(judged: Judgement, start: Start, sources: Sources, uses: lis
     turned_off += sources.switched_off
     if turned_off and judged.names:
         judged.will.append(f"all the same where a tracker is off: {', '.join(turned_off)}")
+
+
+def _judge_cluster(judged: Judgement, start: Start, uses: list[Use]) -> None:
+    """Workers of a Ray that runs already were started without the hook."""
+    address = start.around.environ.get("RAY_ADDRESS")
+    if address and any(use.package.name == "ray" or use.package.stack for use in uses):
+        judged.will_not.append(
+            f"workers of the Ray at RAY_ADDRESS={address}: they were started without the hook"
+        )
+        judged.to_do.append("unset RAY_ADDRESS, so that Ray is started by the command")
 
 
 def _judge_output(judged: Judgement, start: Start, sources: Sources) -> None:

@@ -229,10 +229,11 @@ class Launcher:
     def _settle(self) -> None:
         """What a scan of the output has takes the place of what was recorded as it came."""
         run = self.rows.settled
-        if run is None or isinstance(self.recorder, Unrecorded) or self._attached:
+        inside = self._inside() or self._has_ranks()
+        if run is None or inside or isinstance(self.recorder, Unrecorded):
             return
         try:
-            settled.settle(self.recorder, run)
+            settled.settle(self.recorder, manifest.LAUNCHER_RANK - self.place.rank, run)
         except Exception as error:  # what came is recorded
             say(f"Couldn't go through the output again: {str(error) or type(error).__name__}")
 

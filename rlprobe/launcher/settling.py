@@ -102,7 +102,4 @@ class Settling:
         self.stop()
         if len(runs) > 1:
             self.why_not = f"{len(runs)} trainings in this output, recorded as one"
-        elif runs and len(runs[0].info.attempts) > 1:
-            launches = len(runs[0].info.attempts)
-            self.why_not = f"{launches} launches in this output, recorded as one"
         return None if self.why_not or not runs else runs[0]

@@ -102,8 +102,8 @@ def test_parts_of_one_job_are_ranks_of_it(bin_: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "change"),
     [
-        ("env -i python train.py", "`env` changes it"),
-        ("env -u PYTHONPATH python train.py", "`env` changes it"),
+        ("env -i python train.py", "`env` takes PYTHONPATH away"),
+        ("env -u PYTHONPATH python train.py", "`env` takes PYTHONPATH away"),
         ("sudo -E python train.py", "`sudo` drops it: put `sudo` before `rlprobe record`"),
         ("srun --export=NONE python train.py", "`srun --export=NONE` does not pass it on"),
     ],
