@@ -69,7 +69,8 @@ def report_text(report: ScanReport) -> str:
     lines = [f"{start(report.path, _NAME)}: {_facts(report)}"]
     for incident in report.incidents[:_ROWS]:
         root = report.finding(incident.root)
-        lines += [f"  {incident.severity.label}: {_headline(root)}", f"    {line(root.summary)}"]
+        head = _headline(root, report.lasting(incident))
+        lines += [f"  {incident.severity.label}: {head}", f"    {line(root.summary)}"]
     lines += _more(report.incidents, "  … and {} more")
     return "\n".join([*lines, *(f"  {said}" for said in _doubt(report))])
 
@@ -90,9 +91,11 @@ def report_html(report: ScanReport) -> str:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def _state(finding: Finding) -> str:
+def _state(finding: Finding, lasting: Sequence[Finding] = ()) -> str:
     word = finding.state.replace("_", " ")
-    if finding.state == "recovered":
+    if lasting:
+        word = "not recovered"
+    elif finding.state == "recovered":
         word += f" after {numbers.count(finding.last_bad_step)}"
     if finding.attempt > 1 or finding.resolved_by is not None:
         word += f", attempt {finding.attempt}"
@@ -105,9 +108,9 @@ def _what(finding: Finding) -> str:
     return finding.detector + (f" ({finding.variant})" if finding.variant else "")
 
 
-def _headline(finding: Finding) -> str:
+def _headline(finding: Finding, lasting: Sequence[Finding] = ()) -> str:
     since = f"first bad step {numbers.count(finding.first_bad_step)}"
-    return f"{start(_what(finding), _NAME)}, {since}, {_state(finding)}"
+    return f"{start(_what(finding), _NAME)}, {since}, {_state(finding, lasting)}"
 
 
 def _in_words(item: Evidence) -> str:

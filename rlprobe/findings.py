@@ -271,6 +271,17 @@ class ScanReport:
         """The root findings, in the order of the incidents."""
         return tuple(self.finding(incident.root) for incident in self.incidents)
 
+    def lasting(self, incident: Incident) -> tuple[Finding, ...]:
+        """What has not recovered of an incident, the worst first, where its root has.
+
+        A metric may be as it was although the policy is lost: a dead one does not drift any more.
+        """
+        if self.finding(incident.root).state != "recovered":
+            return ()
+        chain = (self.finding(link.key) for link in incident.chain)
+        lasts = [x for x in chain if x.state != "recovered" and x.severity > Severity.INFO]
+        return tuple(sorted(lasts, key=lambda finding: -finding.severity))
+
     def __repr__(self) -> str:
         from rlprobe import _display
 

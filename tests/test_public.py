@@ -32,6 +32,7 @@ INNER_ROOMS = {
     "cli",
     "commands",
     "config",
+    "counters",
     "demo",
     "detectors",
     "dev",

@@ -31,15 +31,16 @@ BASE = {
 ALLOWED: dict[str, set[str]] = {
     "schema": set(),
     "naming": {"schema"},
+    "counters": {"schema"},
     "nearest": {"schema", "naming"},
     "stats": set(),
     "detector": {"stats", "schema"},
     "rule": {"stats", "detector"},
     "catalog": {"detector"},
     "config": {"detector", "catalog"},
-    "store": {"schema"},
+    "store": {"schema", "counters"},
     "recorder": {"schema", "naming", "store"},
-    "importers": {"schema", "naming", "nearest", "store"},
+    "importers": {"schema", "naming", "nearest", "counters", "store"},
     "taps": {"schema", "recorder"},
     "commands": set(),
     "launcher": {

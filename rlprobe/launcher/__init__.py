@@ -14,6 +14,7 @@ streams    its outputs, connected to the relay (pipes, or ptys where we have a t
 relay      the process that passes output on byte for byte, and outlives us
 intake     the thread that reads the copy that the relay hands over
 output     the output as lines: the tail for a failure, rows where nobody records from the inside
+settling, settled   the same as a scan of it has it, in the place of what was recorded
 messages   what frameworks say in these lines, as events
 """
 

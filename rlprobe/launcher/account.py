@@ -17,7 +17,7 @@ from rlprobe.numbers import plural
 from rlprobe.store import manifest
 from rlprobe.store.recording import Recording
 
-_INSIDE = "the Trainer"
+_INSIDE = "rlprobe.Recorder"
 OUTPUT = "the output"
 _UNCALLED = "none of the calls that are recorded was made"
 _TO_DO = (

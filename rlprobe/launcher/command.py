@@ -20,7 +20,7 @@ from typing import Any
 
 from rlprobe import environment, redaction
 from rlprobe.errors import RlprobeError, UsageError
-from rlprobe.launcher import account, children, handed_down, signals, streams
+from rlprobe.launcher import account, children, handed_down, settled, signals, streams
 from rlprobe.launcher.ending import Ending, explain, name_of
 from rlprobe.launcher.intake import Intake
 from rlprobe.launcher.limit import within
@@ -220,10 +220,21 @@ class Launcher:
             return
         self._finish_spools()
         self._say_what_is_recorded()
+        self._settle()
         if intake is not None:
             self._describe_reading(self._say_what_is_missing(intake))
         self._record_end(ending, tail)
         self._say_what_was_recorded()
+
+    def _settle(self) -> None:
+        """What a scan of the output has takes the place of what was recorded as it came."""
+        run = self.rows.settled
+        if run is None or isinstance(self.recorder, Unrecorded) or self._attached:
+            return
+        try:
+            settled.settle(self.recorder, run)
+        except Exception as error:  # what came is recorded
+            say(f"Couldn't go through the output again: {str(error) or type(error).__name__}")
 
     def _say_what_is_missing(self, intake: Intake) -> list[str]:
         """Say what of the output was not read or not passed on; the same for the recording."""
@@ -248,7 +259,7 @@ class Launcher:
         if self.rows.step is not None:
             unread = [dataclasses.asdict(item) for item in self.rows.unread()]
             self.recorder.describe(unread=unread)
-            notes += self.rows.notes()
+            notes = [*self.rows.notes(), *notes]
         if notes and run_dir is not None:
             earlier = manifest.read(run_dir).get("notes")
             before = earlier if isinstance(earlier, list) else []

@@ -22,31 +22,31 @@ def block(report: ScanReport, incident: Incident, width: int) -> list[Text]:
     """Everything there is to say about one incident."""
     root = report.finding(incident.root)
     return [
-        headline(root, incident.severity, several=len(report.run.attempts) > 1),
+        headline(report, incident),
         *plain(wrap(escape.line(root.summary), width, first="  ", rest="  ")),
         *_picture(root, width),
         *_consequences(report, incident, width),
+        *_lasting(report, incident, width),
         *_restore(incident, root, width),
         *_remedies(root, width),
         *_look(report, root, width),
     ]
 
 
-def headline(finding: Finding, severity: Severity, *, several: bool) -> Text:
-    """`CRITICAL  ADVANTAGE_NOISE   first bad step 1,428   confidence 0.97`.
-
-    Args:
-        several: whether there are several attempts, so that the finding's is told.
-    """
-    word = severity.label
+def headline(report: ScanReport, incident: Incident) -> Text:
+    """`CRITICAL  ADVANTAGE_NOISE   first bad step 1,428   confidence 0.97`."""
+    finding = report.finding(incident.root)
+    word = incident.severity.label
     line = Text(word.upper(), style=SEVERITY_STYLES[word])
     line.append(f"  {escape.name(finding.detector)}", style="bold")
     if finding.variant:
         line.append(f" ({escape.name(finding.variant)})")
     line.append(f"   first bad step {numbers.count(finding.first_bad_step)}")
-    if several and finding.attempt:
+    if len(report.run.attempts) > 1 and finding.attempt:
         line.append(f" of attempt {finding.attempt}")
-    if finding.state == "recovered":
+    if report.lasting(incident):
+        line.append(", not recovered")
+    elif finding.state == "recovered":
         line.append(f", recovered after {numbers.count(finding.last_bad_step)}")
     line.append(f"   confidence {numbers.confidence(finding.confidence)}")
     return line
@@ -79,6 +79,12 @@ def _consequences(report: ScanReport, incident: Incident, width: int) -> list[Te
     if len(links) > _CHAIN:
         lines.append(Text(f"{'':12}… and {len(links) - _CHAIN} more"))
     return lines
+
+
+def _lasting(report: ScanReport, incident: Incident, width: int) -> list[Text]:
+    """What has not recovered although the root has."""
+    names = dict.fromkeys(escape.name(item.detector) for item in report.lasting(incident))
+    return labelled("lasts", ", ".join(names), width) if names else []
 
 
 def _consequence(link: Link, finding: Finding, label: str, width: int) -> Text:

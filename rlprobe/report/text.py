@@ -145,11 +145,7 @@ def _wrapped(line: Text, width: int) -> list[Text]:
 def _rest(report: ScanReport, incidents: Sequence[Incident]) -> list[Text]:
     if not incidents:
         return []
-    several = len(report.run.attempts) > 1
-    heads = [
-        incident_text.headline(report.finding(incident.root), incident.severity, several=several)
-        for incident in incidents
-    ]
+    heads = [incident_text.headline(report, incident) for incident in incidents]
     return [Text(), Text(f"{len(heads)} more:"), *heads]
 
 

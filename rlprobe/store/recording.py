@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from rlprobe import numbers, schema
 from rlprobe._lazy import cached_property
+from rlprobe.counters import is_counter
 from rlprobe.errors import InputError
 from rlprobe.numbers import plural
 from rlprobe.store import (
@@ -132,8 +133,7 @@ class Recording:
         return settings
 
     def _unmapped(self) -> tuple[str, ...]:
-        counters = schema.step_keys().counters
-        names = (name for name in self.steps.names if name not in counters)
+        names = (name for name in self.steps.names if not is_counter(name))
         return tuple(name for name in names if schema.metric(name) is None)
 
     def _attempts(self) -> tuple[Attempt, ...]:

@@ -37,6 +37,17 @@ def slot_of(name: str, *, alone: bool = False) -> int:
     return _own.index(name) + 1
 
 
+def leave(number: int) -> None:
+    """A run was none after all: the next one takes its slot."""
+    status = os.environ.get(variables.STATUS)
+    if status:
+        try:
+            os.unlink(os.path.join(status, "trainer-%d" % number))
+        except OSError:
+            pass
+    del _own[number - 1 :]
+
+
 def _claim(link: str, name: str, *, alone: bool) -> bool | None:
     """Whether a link is ours, or has become it; None where no link can be made."""
     own = "%s@%d" % (name, os.getpid()) if alone else name

@@ -95,9 +95,16 @@ class SpooledRun:
         numbers = {name: _number(value) for name, value in values.items()}
         self._waiting.append({"source": source, "summary": numbers})
 
+    def text(self, source: str, name: str, text: str, step: Optional[int]) -> None:
+        """Texts are not spooled."""
+
     def finish(self) -> None:
         """The run is over; the process goes on."""
         self._flush()
+
+    def give_way(self) -> bool:
+        """Where this is needed there are no trainers that record themselves."""
+        return False
 
     def close(self) -> None:
         """The process ends. What a forked child has of its parent's is not its own."""

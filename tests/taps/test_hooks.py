@@ -39,6 +39,6 @@ def test_taps_need_the_standard_library_alone_and_an_old_python(path: Path) -> N
             assert not any(name.name.startswith("rlprobe") for name in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
             assert node.module in {
-                "__future__", "collections", "collections.abc", "typing", "importlib.util",
-                "multiprocessing",
+                "__future__", "collections", "collections.abc", "importlib.util",
+                "multiprocessing", "typing",
             }, node.module  # fmt: skip

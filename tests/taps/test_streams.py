@@ -36,8 +36,14 @@ class Kept:
     def summary(self, source: str, values: Mapping[str, Any]) -> None:
         self.config["summary"] = dict(values)
 
+    def text(self, source: str, name: str, text: str, step: int | None) -> None:
+        self.config[name] = text
+
     def finish(self) -> None:
         self.finished = True
+
+    def give_way(self) -> bool:
+        return len(self.rows) <= 10
 
     def close(self) -> None:
         """Nothing to do."""

@@ -54,7 +54,7 @@ def test_what_is_no_number_is_left_out() -> None:
 def test_a_histogram_becomes_what_is_told_of_a_distribution() -> None:
     logged = SimpleNamespace(bins=[0.0, 1.0, 2.0, 3.0], histogram=[0, 2, 2])
     assert numbers({"h": logged}) == pytest.approx(
-        {"h_mean": 2.0, "h_std": 0.5, "h_min": 1.0, "h_max": 3.0}
+        {"h_mean": 2.0, "h_std": 0.5, "h_min": 1.0, "h_max": 3.0, "h_p95": 2.9}
     )
     assert of_histogram("h", [0, 1], [0]) == {}
 
