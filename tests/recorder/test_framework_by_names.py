@@ -8,7 +8,7 @@ import pytest
 
 from rlprobe import Recorder
 from rlprobe.errors import UsageError
-from rlprobe.recorder.encode import one_per_step
+from rlprobe.recorder.encode import MetricRow, one_per_step
 from rlprobe.store.recording import Recording
 
 
@@ -46,7 +46,7 @@ def test_a_framework_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_step_in_a_row_are_one_and_the_last_value_counts() -> None:
-    rows = [
+    rows: list[MetricRow] = [
         (1, 0.5, {"a": 1.0}),
         (2, 1.0, {"a": 2.0, "b": 3.0}),
         (2, 1.5, {"a": None, "c": 4.0}),
