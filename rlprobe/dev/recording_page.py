@@ -30,6 +30,8 @@ def _table() -> str:
 
 def _tested(row: dict[str, Any]) -> str:
     package = f"`{row['package']}`"
+    if row.get("logging"):
+        return f"the logging of {package}, against what it was handed; its published calls"
     if not row.get("scripts"):
         return f"its published calls ({package})"
     if row.get("handed"):
@@ -53,11 +55,11 @@ recorder itself.
 
 {table}
 
-Each row that names no published calls is tested with the real package: an unchanged script is run
-plain and under `record`; every value that the tracker stored is in the recording, at its step and
-to the last bit; and weights and the state of all random number generators are the same in both runs
-(`make test-integration`). Rows with published calls are tested with classes of the same signatures,
-because the package wants GPUs.
+Each row is tested with the real package unless it says otherwise: an unchanged script is run plain
+and under `record`; every value that the tracker stored is in the recording, at its step and to the
+last bit; and weights and the state of all random number generators are the same in both runs
+(`make test-integration`). The stacks that want GPUs are tested with their logging alone, called as
+their trainers do, and with classes of the signatures that they publish.
 
 ## Rules
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Dict, List
 
-_PLAIN = frozenset((float, int, bool))
+_PLAIN = {float, int, bool}  # NumPy's join when first seen
 _is_plain = _PLAIN.issuperset
 _TEXT = (str, bytes, bytearray)
 _HIGH = 0.95
@@ -68,7 +68,12 @@ def _add(name: str, value: Any, into: Dict[str, Any]) -> None:
 
 def scalar(value: Any) -> Any:
     """A number as it is, or with no dimensions where it is an array of one; None if it is none."""
-    if type(value) in _PLAIN or isinstance(value, (int, float)):
+    if type(value) in _PLAIN:
+        return value
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.number, numpy.bool_)):
+        _PLAIN.add(type(value))
+    if isinstance(value, (int, float)):
         return value
     shape = getattr(value, "shape", None)
     if shape is None or not hasattr(value, "dtype"):

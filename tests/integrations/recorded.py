@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,7 @@ LAUNCHERS = {
         *("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"),
     ],
 }
+STACKS = Path(sys.prefix) / "stacks"  # RL stacks, installed without what they depend on
 OFFLINE = {
     **ENVIRONMENT,
     "CLEARML_SKIP_PIP_FREEZE": "1",
@@ -54,6 +56,7 @@ class Case:
     arguments: tuple[str, ...]
     launcher: str
     single: bool
+    is_stack: bool = False
 
     @property
     def name(self) -> str:
@@ -76,9 +79,11 @@ def cases() -> list[Case]:
             *_split(script),
             row.get("launcher", ""),
             row.get("single", False),
+            is_stack=key == "logging",
         )
         for row in rows()
-        for script in row.get("scripts", ())
+        for key in ("scripts", "logging")
+        for script in row.get(key, ())
     ]
 
 
@@ -115,6 +120,8 @@ def train(case: Case, folder: Path, *, recorded: bool, again: bool = True) -> Ou
     if recorded:
         command = [*processes.RECORD, "--run", str(run_dir), "--", *command]
     home = {"HOME": str(folder), "TRACKIO_DIR": str(folder / "trackio")}
+    if case.is_stack:
+        home["PYTHONPATH"] = os.pathsep.join(map(str, (STACKS, STACKS / "skyrl-gym")))
     done = subprocess.run(
         command,
         capture_output=True,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.integrations.recorded import (
+    STACKS,
     Case,
     Outcome,
     cases,
@@ -37,8 +39,10 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
 
     @functools.cache
     def run(case: Case) -> tuple[Outcome, Outcome]:
-        module = MODULES.get(case.package, case.package)
-        if importlib.util.find_spec(module) is None:
+        package = re.split(r"[\[><=]", case.package)[0]
+        module = MODULES.get(package, package)
+        there = (STACKS / package).is_dir() if case.is_stack else importlib.util.find_spec(module)
+        if not there:
             pytest.skip(f"{case.package} is not installed")
         folder: Path = tmp_path_factory.mktemp(case.name)
         return (
