@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlprobe.errors import InputError
+from rlprobe.errors import InputError, first_line
 from rlprobe.importers.console.messages import Message
 from rlprobe.importers.console.output import readings_at_end
 from rlprobe.importers.console.repeats.sieve import Alike
@@ -105,9 +105,14 @@ class Settling:
             late: rows that it knew only in the end.
             alike: lines that were like others.
         """
-        runs = self._kept_runs()
-        if runs is None:
-            runs = self._gathered_runs(reader, late, alike)
+        runs: list[TableRun] | None = []
+        try:
+            runs = self._kept_runs()
+            if runs is None:
+                runs = self._gathered_runs(reader, late, alike)
+        except Exception as error:  # the rows as they came are recorded
+            self.why_not = f"the output could not be gone through again: {first_line(error)}"
+        runs = runs or []
         self.stop()
         if len(runs) > 1:
             self.why_not = f"{len(runs)} trainings in this output, recorded as one"

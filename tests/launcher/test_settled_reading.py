@@ -101,3 +101,19 @@ def test_shapes_of_lines(seed: int, kept: bool, tmp_path: Path) -> None:
     assert (run is not None) == bool(runs)
     if run is not None:
         assert facts(run) == facts(runs[0])
+
+
+def test_a_fault_in_going_through_it_again_costs_the_recording_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(settling.Settling, "_kept_runs", fails)
+    rows: list[int] = []
+    output = OutputRows(lambda step, row: rows.append(step), lambda: True)
+    output.read(b"step 1 | loss 0.5\nstep 2 | loss 0.4\n")
+    output.finish()
+    assert rows == [1, 2]
+    assert output.settled is None
+    assert "the output could not be gone through again: no room" in output.notes()
