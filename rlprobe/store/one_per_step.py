@@ -37,11 +37,6 @@ def merged(frame: Frame) -> Frame:
     )
 
 
-def repeats(frame: Frame) -> bool:
-    """Whether rows of a frame belong to one and the same step."""
-    return _may_repeat(frame) and len(_Parts.of(frame).starts) < len(frame)
-
-
 def _may_repeat(frame: Frame) -> bool:
     """Whether steps do not ascend, attempt by attempt and rank by rank."""
     later = frame.step[1:] > frame.step[:-1]
