@@ -111,6 +111,8 @@ def _kind(run: RunSummary) -> list[str]:
 
 
 def _title(framework: str) -> str:
+    if framework == naming.every()["generic"].framework:  # which is none
+        return ""
     known = naming.every().get(framework)
     return known.title if known else escape.name(framework)
 

@@ -211,7 +211,7 @@ def test_a_running_run_says_so(
         job.kill()
         job.communicate()
     seen = screen("scan", tmp_path / "run").splitlines()
-    assert "running" not in flat_head(seen)
+    assert "last row" not in flat_head(seen)
 
 
 def flat_head(lines: list[str]) -> str:
