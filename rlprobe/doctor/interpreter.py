@@ -81,7 +81,7 @@ def ask(start: Start, beside: Path, packages: Mapping[str, Sequence[str]]) -> An
     mark = f"rlprobe-{secrets.token_hex(8)}:"
     status = around.environ.get(environment.STATUS, "")
     asked = json.dumps({"beside": str(beside), "packages": packages, "status": status})
-    words = [*interpreter, "-c", _PROBE.read_text(encoding="utf-8"), mark, asked]
+    words = [*interpreter, str(_PROBE), mark, asked]  # `conda run` takes no argument of two lines
     code, output, errors = _run(words, around.environ, around.outside or around.directory)
     _, _, reply = output.partition(mark)
     if not reply and "SyntaxError" in errors:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from rlprobe import redaction
 from rlprobe.commands.starts import Start
 from rlprobe.doctor.imports import Sources
 from rlprobe.doctor.inside import Inside
@@ -82,7 +83,7 @@ def _judge_python(
     judged: Judgement, start: Start, sources: Sources, answer: Answer, uses: list[Use]
 ) -> None:
     if answer.problem:
-        asked = " ".join(start.interpreter[-3:])
+        asked = " ".join(redaction.words(list(start.interpreter))[-3:])
         judged.will_not.append(f"not known: couldn't ask `{asked}`: {answer.problem}")
         judged.verdict = "unknown"
         return
@@ -238,6 +239,11 @@ def _judge_output(judged: Judgement, start: Start, sources: Sources) -> None:
         judged.to_do.append("log with any tracker, or print `step 1 loss 0.5` once a step")
     else:
         judged.verdict = "output"
+        if sources.files and not judged.will_not:
+            judged.will_not.append(
+                "calls: nothing of it reaches a tracker, as far as was looked at; rows come from "
+                "what it prints"
+            )
         seen = (
             f" (it prints or logs in {plural(sources.prints, 'place')})" if sources.prints else ""
         )
@@ -253,7 +259,7 @@ def _is_silent(sources: Sources) -> bool:
 
 
 def _shown(start: Start) -> str:
-    words = " ".join(start.words)
+    words = " ".join(redaction.words(list(start.words)))
     return words if len(words) <= 60 else f"{words[:59]}…"
 
 

@@ -257,7 +257,7 @@ class Launcher:
     def _describe_reading(self, notes: list[str]) -> None:
         """What a scan of the same output would say of how it was read."""
         run_dir = self.recorder.run_dir
-        if self.rows.step is not None:
+        if self.rows.has_rows:
             unread = [dataclasses.asdict(item) for item in self.rows.unread()]
             self.recorder.describe(unread=unread)
             notes = [*self.rows.notes(), *notes]
@@ -333,7 +333,7 @@ class Launcher:
         calls = children.sources(self.status)
         for run_dir, told in (self.spools.sources if self.spools else {}).items():
             calls.setdefault(run_dir, []).extend(told)
-        if self.rows.step is not None:
+        if self.rows.has_rows:
             calls.setdefault(place, []).append(account.OUTPUT)
         for line in (
             *children.remarks(self.status),

@@ -207,7 +207,7 @@ def test_one_of_a_runner_that_chooses_the_python(
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     code, text = screen(capsys, "uv", "run", "--no-project", "train.py")
     assert text.splitlines()[1].startswith("RECORDED")
-    assert Path("asked").read_text().startswith("run --no-project --no-sync --offline python -c")
+    assert Path("asked").read_text().startswith("run --no-project --no-sync --offline python /")
     Path("pyproject.toml").write_text("[project]\n")
     code, text = screen(capsys, "uv", "run", "train.py")
     assert "uv would make the environment '~/.venv' first: ask again after `uv sync`" in text
@@ -353,3 +353,19 @@ def test_workers_of_a_ray_that_runs_already(
 def test_variables_before_a_command_are_the_shells(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "A=1", "python", "train.py"]) == 2
     assert "try: Put `env` before it" in capsys.readouterr().err
+
+
+def test_secrets_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    secret = "hf_abcdefghijklmnopqrstuvwxyz0123456789"
+    Path("run.sh").write_text(
+        f"ssh --token={secret} python3 a.py\nnosuchrun python --api-key {secret}\n"
+    )
+    for words in (
+        ["python3", "train.py", "--api-key", secret],
+        ["bash", "run.sh"],
+        ["nosuch", secret],
+    ):
+        main(["doctor", *words])
+        main(["doctor", "--format", "json", *words])
+        captured = capsys.readouterr()
+        assert secret not in captured.out + captured.err

@@ -90,7 +90,9 @@ def loss(run_dir: str = "run") -> list[float]:
     return list(map(float, series.values))
 
 
-@pytest.mark.parametrize("how", ["python", "-m", "bash", "shebang", "env", "stdin"])
+@pytest.mark.parametrize(
+    "how", ["python", "-m", "bash", "shebang", "env", "stdin", "safe path", "no user site", "-sBOO"]
+)
 def test_an_environment_without_rlprobe(bare: Path, record: Record, how: str) -> None:
     Path("run.sh").write_text(f"#!/bin/bash\nset -e\ncd .\n{bare} train.py\n")
     Path("run.sh").chmod(0o755)
@@ -102,6 +104,9 @@ def test_an_environment_without_rlprobe(bare: Path, record: Record, how: str) ->
         "bash": ["bash", "run.sh"],
         "shebang": ["./train"],
         "env": ["env", "A=1", "nice", bare, "-u", "train.py"],
+        "safe path": ["env", "PYTHONSAFEPATH=1", bare, "train.py"],
+        "no user site": ["env", "PYTHONNOUSERSITE=1", bare, "train.py"],
+        "-sBOO": [bare, "-sBOO", "train.py"],
         "stdin": ["sh", "-c", f"{bare} - < train.py"],
     }
     said = record(*commands[how])
