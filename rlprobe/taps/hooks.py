@@ -37,6 +37,8 @@ HOOKS: Dict[str, str] = {
     "ray.train.v2.api.train_fn_utils": "ray",
     "ray.tune.trainable.trainable_fn_utils": "ray",
     "ray.tune.trainable.trainable": "ray",
+    "ray.tune.callback": "ray",
+    "ray.air.integrations.wandb": "ray",
     "accelerate.accelerator": "accelerate",
     "keras.src.callbacks.callback_list": "keras",
     "verl.utils.tracking": "stacks",

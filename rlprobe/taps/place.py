@@ -102,9 +102,10 @@ def recording_parent() -> int:
     """The process above this one that records; 0 if there is none, or this one has a rank.
 
     What such a process starts and what is no rank of its own helps it: an evaluation, a tokenizer.
+    Not so the tasks and actors of a Ray that it started: they have roles.
     """
     status = os.environ.get(variables.STATUS)
-    if not status or distributed() is not None:
+    if not status or distributed() is not None or ray_actor():
         return 0
     number = os.getppid()
     for _ in range(_MOST_PARENTS):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from rlprobe import Recorder
+from rlprobe.findings import Pulse
+from rlprobe.report.life import alive
 
 Screen = Callable[..., str]
 FAILING = """
@@ -41,6 +47,7 @@ from rlprobe import Recorder
 recorder = Recorder(sys.argv[1])
 for step in range(1, 31):
     recorder.step(step, loss=1 / step, grad_norm=1.0)
+    time.sleep(0.05)
 recorder.flush()
 print("ready", flush=True)
 time.sleep(60)
@@ -174,3 +181,82 @@ def test_what_explain_says_of_signals(screen: Screen) -> None:
     assert "info where the launch was stopped from the keyboard" in page
     assert "but a warning if by a scheduler's signal" in page
     assert "`kill -9`" in page
+
+
+# --- runs that have not ended --------------------------------------------------------------------
+
+HOUR = 3600.0
+
+
+def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Look at it so much later."""
+    now = time.time() + seconds
+    monkeypatch.setattr("time.time", lambda: now)
+
+
+def test_a_running_run_says_so(
+    tmp_path: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = start(sys.executable, script(tmp_path, SLEEPING), tmp_path / "run")
+    try:
+        seen = screen("scan", tmp_path / "run").splitlines()
+        assert re.search(r"1 attempt   running, last row \d+ s ago$", flat_head(seen)), seen
+        shown = screen("show", tmp_path / "run", "--step", 30)
+        assert re.search(r"running, last row \d+ s ago", shown), shown
+        assert "running, last row" in screen("scan", tmp_path / "run", "--format", "markdown")
+        later(monkeypatch, 2.5 * HOUR)
+        hung = flat_head(screen("scan", tmp_path / "run").splitlines())
+        assert re.search(r"running, last row 2 h ago, one every 0.05\d* s before$", hung), hung
+    finally:
+        job.kill()
+        job.communicate()
+    seen = screen("scan", tmp_path / "run").splitlines()
+    assert "last row" not in flat_head(seen)
+
+
+def flat_head(lines: list[str]) -> str:
+    """What stands above the verdict."""
+    until = next(i for i, line in enumerate(lines) if not line or line.startswith(("PASS", "NOT")))
+    return "   ".join(line.strip() for line in lines[:until])
+
+
+def test_a_run_without_a_row_yet(
+    tmp_path: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(tmp_path / "run")
+    recorder.flush()
+    later(monkeypatch, 630)
+    assert "running for 10 min, no rows yet" in screen("scan", tmp_path / "run")
+    recorder.close()
+    assert "running" not in screen("scan", tmp_path / "run")
+
+
+def test_a_run_on_another_machine(
+    tmp_path: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("socket.gethostname", lambda: "elsewhere")
+        recorder = Recorder(tmp_path / "run")
+        recorder.step(1, loss=1.0)
+        recorder.flush()
+    later(monkeypatch, 26 * HOUR)
+    assert "no end recorded, last row 26 h ago" in flat(screen("scan", tmp_path / "run"))
+    recorder.close()
+
+
+@pytest.mark.parametrize(
+    ("pace", "silent", "words"),
+    [
+        (30.0, 12.0, "last row 12 s ago"),
+        (30.0, 290.0, "last row 4 min ago"),
+        (30.0, 310.0, "last row 5 min ago, one every 30 s before"),
+        (0.25, 59.0, "last row 59 s ago"),
+        (0.25, 61.0, "last row 61 s ago, one every 0.25 s before"),
+        (None, 9e5, "last row 10 days ago"),
+        (1e-6, 61.0, "last row 61 s ago"),
+        (30.0, -5.0, "last row 0 s ago"),
+    ],
+)
+def test_the_words(pace: float | None, silent: float, words: str) -> None:
+    pulse = Pulse("running", 0.0, 1000.0, pace)
+    assert alive(pulse, 1000.0 + silent) == f"running, {words}"

@@ -142,8 +142,9 @@ def train(case: Case, folder: Path, *, recorded: bool, again: bool = True) -> Ou
 
 
 def recorded_runs(outcome: Outcome) -> list[Run]:
-    """The runs of a recording."""
-    return open_runs(outcome.run_dir)
+    """The runs of a recording; all but the first lie beside it."""
+    folders = sorted(outcome.run_dir.parent.glob(outcome.run_dir.name + "*"))
+    return [run for folder in folders for run in open_runs(folder)]
 
 
 def differences(run: Run, stored: Stored, *, single: bool) -> list[str]:

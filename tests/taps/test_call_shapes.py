@@ -299,3 +299,37 @@ def test_what_an_algorithm_of_ray_returns(heard: Heard) -> None:
     assert result["config"] == {"lr": 1.0}
     name = "learners/default_policy/policy_loss"
     assert heard.rows == [({"training_iteration": 3, name: 0.5}, 3)]
+
+
+def test_a_function_of_ray_tune_reports_once(heard: Heard) -> None:
+    class Trainable:
+        trial_id = "a_00001"
+
+        def train(self) -> dict[str, Any]:
+            report({"loss": 0.5})
+            return {"training_iteration": 1, "loss": 0.5, "done": False}
+
+    class FunctionTrainable(Trainable):
+        pass
+
+    def report_of(metrics: dict[str, Any], *, checkpoint: Any = None) -> None:
+        pass
+
+    class CallbackList:
+        def on_trial_result(self, **info: Any) -> None:
+            report({"loss": info["result"]})
+
+        def on_trial_complete(self, **info: Any) -> None:
+            pass
+
+    reporting = SimpleNamespace(report=report_of)
+    ray.install(SimpleNamespace(Trainable=Trainable))
+    ray.install(reporting)
+    ray.install(SimpleNamespace(CallbackList=CallbackList))
+
+    def report(metrics: dict[str, Any]) -> None:
+        reporting.report(metrics)
+
+    FunctionTrainable().train()
+    CallbackList().on_trial_result(iteration=1, result=0.5)
+    assert heard.rows == [({"loss": 0.5}, 1)]
