@@ -23,7 +23,7 @@ from rlprobe.importers.console.trainings import Trainings
 from rlprobe.store.table import TableRun
 
 _MOST_CELLS = 20_000_000  # numbers that are held: 160 MB
-_MOST_BYTES = 8 * 1024 * 1024  # of output that is kept
+_MOST_BYTES = 4 * 1024 * 1024  # of output that is kept
 
 
 class Settling:

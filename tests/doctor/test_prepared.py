@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,13 @@ from tests.doctor import prepared
 
 WHOLE = ("wandb 9.9", "numpy 2.0", "pyarrow 17.0")
 SOURCE = Path(rlprobe.__file__).parents[1]
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder with a short name: screens shorten long ones."""
+    with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
+        yield Path(folder).resolve()
 
 
 @pytest.fixture(autouse=True)
