@@ -16,12 +16,7 @@ from rlprobe.exit_codes import COULD_NOT_JUDGE, PASSED
 
 
 def record(
-    command: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="COMMAND...", help="The training command, as usual; `--` may come before it."
-        ),
-    ],
+    command: options.Command,
     run: Annotated[
         Path | None,
         typer.Option("--run", help="Run directory. Default: runs/<command name>-<time>."),
