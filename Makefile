@@ -2,6 +2,10 @@
 PYTHON ?= python3
 VENV   ?= .venv
 TORCH  ?= torch==2.13.0
+# RL stacks whose whole wants GPUs, and what their logging imports
+STACKS ?= verl==0.9.1 openrlhf==0.11.2 skyrl==0.3.0 antlr4-python3-runtime==4.13.2 codetiming==1.4.0 \
+          hydra-core==1.3.8 jsonlines==4.0.0 loguru==0.7.3 omegaconf==2.4.0 peft==0.18.1 \
+          pylatexenc==2.11 pyvers==0.2.3 tensordict==0.10.0 torchdata==0.11.0
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
@@ -69,6 +73,8 @@ $(VENV)/check.stamp: $(VENV)/test.stamp
 $(VENV)/integration.stamp: $(VENV)/check.stamp
 	@$(PIP) install '$(TORCH)'
 	@$(PIP) install --group integration
+	@$(PIP) install --target $(VENV)/stacks --upgrade --no-deps $(STACKS) \
+	  || echo "without verl, OpenRLHF and SkyRL: tests with their logging are skipped"
 	@touch $@
 
 $(VENV)/bench.stamp: $(VENV)/integration.stamp

@@ -30,10 +30,13 @@ PUBLIC_ROOMS = {
 INNER_ROOMS = {
     "catalog",
     "cli",
+    "commands",
     "config",
+    "counters",
     "demo",
     "detectors",
     "dev",
+    "doctor",
     "environment",
     "exit_codes",
     "gate",

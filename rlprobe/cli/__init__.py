@@ -22,6 +22,7 @@ HELP = ("-h", "--help")
 # Verb -> module of this package, in the order of the help. The function has the module's name.
 VERBS = {
     "record": "record",
+    "doctor": "doctor",
     "scan": "scan",
     "show": "show",
     "gate": "gate",
@@ -33,8 +34,8 @@ VERBS = {
     "calibrate": "calibrate",
     "demo": "demo",
 }
-# Verbs that run somebody's command: from its first word on, nothing is an option of ours.
-_RUN_COMMANDS = ("record",)
+# Verbs of somebody's command: from its first word on, nothing is an option of ours.
+_RUN_COMMANDS = ("record", "doctor")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,15 @@ def record(
         str | None,
         typer.Option("--group", help="Group that may read the recording, besides its owner."),
     ] = None,
+    say_every: Annotated[
+        float | None,
+        typer.Option(
+            "--say-every",
+            metavar="SECONDS",
+            min=0.1,
+            help="Say every so many seconds, on standard error, how much is recorded.",
+        ),
+    ] = None,
     scan: Annotated[bool, typer.Option("--scan", help="Scan the recording afterwards.")] = False,
     fail_on: Annotated[
         str | None,
@@ -39,7 +49,9 @@ def record(
 
     Options of rlprobe come before the command; from its first word on everything is the command's.
     The exit code is the command's own. Inside the command, the Hugging Face Trainer and TRL are
-    recorded from the inside; of anything else, what the output tells.
+    recorded, and what training tells its trackers: wandb, TensorBoard, MLflow, Lightning,
+    Stable-Baselines3, Ray and others, also where they are off; of anything else, what the output
+    tells. The last line says what was recorded, and where.
 
     The command is left alone: its output is passed on as it is and goes on where `rlprobe record`
     is killed, and where nothing can be recorded (a full disk) it runs unrecorded, which is said.
@@ -56,21 +68,21 @@ def record(
             f"Couldn't let the group '{group}' read the recording: there is no such group",
             hint="Name one that `id` shows.",
         )
-    code, run_dir = launcher.run(command, run, group=group)
-    if run_dir is None:
+    code, run_dirs = launcher.run(command, run, group=group, say_every=say_every)
+    if not run_dirs:
         return code or (COULD_NOT_JUDGE if fail_on else PASSED)
     if not (scan or fail_on):
         return code
-    judged = scan_after(run_dir, fail_on or "never")
+    judged = scan_after(run_dirs, fail_on or "never")
     return code or (judged if fail_on else PASSED)
 
 
-def scan_after(run_dir: Path, fail_on: str) -> int:
-    """Scan a finished recording: the exit code of `rlprobe scan`, whatever goes wrong.
+def scan_after(run_dirs: Sequence[Path], fail_on: str) -> int:
+    """Scan finished recordings: the exit code of `rlprobe scan`, whatever goes wrong.
 
     The report goes to standard error: standard output is the command's.
     """
     from rlprobe.cli import main
 
     with contextlib.redirect_stdout(sys.stderr):
-        return main(["scan", "--fail-on", fail_on, "--", str(run_dir)])
+        return main(["scan", "--fail-on", fail_on, "--", *map(str, run_dirs)])

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from rlprobe import naming, order_statistics, schema
+from rlprobe.counters import is_counter
 from rlprobe.importers import plain_trainer
 from rlprobe.importers.attempts import attempts_of, continued, merged
 from rlprobe.importers.importer import Reading, Told
 from rlprobe.importers.placing import placed
 from rlprobe.importers.rows import Columns
-from rlprobe.importers.steps import is_counter
 from rlprobe.store.frame import Frame, empty_frame, frame_of
 from rlprobe.store.run import RunInfo
 from rlprobe.store.table import TableRun

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlprobe import order_statistics
+from rlprobe.counters import is_counter
 from rlprobe.importers.rows import Columns
-from rlprobe.importers.steps import is_counter
 from rlprobe.values import BoolArray, IntArray
 
 # Rows of one step that carry the same metrics again are mini-batches, not relaunches, once they are

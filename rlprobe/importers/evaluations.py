@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rlprobe.importers.steps import is_counter
+from rlprobe.counters import is_counter
 
 # Keys under which rows of several kinds say which one they are.
 KIND_KEYS = (

@@ -90,7 +90,7 @@ def _open_file(path: Path, step_key: str | None) -> list[Run]:
     if older := older_beside(path):
         said = f"older rows are in {older[0]}, which is not read: give the directory"
         readings[0].notes = [*readings[0].notes, said]
-    return _runs(path, importer, readings)
+    return list(runs_of(path, importer.name, readings))
 
 
 def _open_archive(source: Source) -> list[Run]:
@@ -106,19 +106,19 @@ def _open_archive(source: Source) -> list[Run]:
         return content.named(runs)
 
 
-def _runs(
-    path: Path, importer: Importer, readings: Sequence[Reading], run_id: str = ""
-) -> list[Run]:
+def runs_of(
+    path: Path, importer: str, readings: Sequence[Reading], run_id: str = ""
+) -> list[TableRun]:
     """One run for each name of a run that the readings have."""
     names = dict.fromkeys(reading.run for reading in readings)
-    runs: list[Run] = []
+    runs: list[TableRun] = []
     for name in names:
         numbered = name.startswith("#")  # the trainings of one file
         own = f"{run_id or path.name}{name}" if numbered else name or run_id
         place = Path(f"{path}{name}") if numbered else path
-        with contained(place, importer.name):
+        with contained(place, importer):
             of_name = list(told_apart(reading for reading in readings if reading.run == name))
-            runs.append(assemble(place, importer.name, of_name, own))
+            runs.append(assemble(place, importer, of_name, own))
     return runs
 
 
@@ -183,7 +183,7 @@ def _gathered(gathering: Gathering) -> list[Run]:
     failed: InputError | None = None
     for group in gathering.runs:
         try:
-            runs += _runs(group.place, group.importer, group.readings, group.name)
+            runs += runs_of(group.place, group.importer.name, group.readings, group.name)
         except InputError as error:
             gathering.account.refuse(group.place, error)
             failed = error

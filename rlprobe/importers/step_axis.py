@@ -10,6 +10,7 @@ from rlprobe.importers.numbers import number
 from rlprobe.importers.rows import RowTable
 
 AXES = schema.step_keys().axes
+EVALUATION = frozenset({"val", "valid", "validation", "test", "eval", "evaluation", "dev"})
 _COUNTED = "_step"
 _OWN = frozenset({"_step", "_runtime", "_timestamp", "_wandb"})
 
@@ -30,9 +31,13 @@ class StepAxis:
         self._carried = 0
         self._latest: int | None = None
 
-    def declare(self, axis: str) -> None:
-        """Prefer this key: the writer said that it is the axis."""
-        if axis and axis not in self._axes:
+    def declare(self, axis: str, metric: str = "") -> None:
+        """Prefer this key: the writer said that it is the axis of a metric, or a pattern of them.
+
+        The axis of evaluations alone counts evaluations: rows of training would stand still on it.
+        """
+        of_evaluations = metric.replace(".", "/").partition("/")[0].lower() in EVALUATION
+        if axis and axis not in self._axes and not of_evaluations:
             self._axes = {axis: None, **self._axes}
 
     def add(self, row: Mapping[str, Any], counted: int) -> None:

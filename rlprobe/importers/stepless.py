@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlprobe.importers.steps import is_counter
+from rlprobe.counters import is_counter
 
 _FEWEST = 3  # of one kind: fewer are events and summaries
 _MOST_KINDS = 200

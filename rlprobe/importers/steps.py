@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rlprobe import schema
+from rlprobe.counters import counts, is_counter, normal, rank
 from rlprobe.errors import InputError
 from rlprobe.importers.numbers import number
 
@@ -17,8 +16,6 @@ COUNTERS = schema.step_keys().counters
 
 LARGEST = 2**53  # steps are below: floats count no further one by one
 _MOST_NAMED = 12
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_OTHER = re.compile(r"[^0-9a-z]+")
 
 
 def best_step_key(keys: Iterable[str], wanted: str | None = None) -> str | None:
@@ -33,78 +30,35 @@ def best_step_key(keys: Iterable[str], wanted: str | None = None) -> str | None:
     """
     names = list(keys)
     if wanted is not None:
-        plain = _normal(wanted)
-        alike = [name for name in names if _normal(name) == plain]
-        below = [name for name in names if _normal(name.rpartition("/")[2]) == plain]
+        plain = normal(wanted)
+        alike = [name for name in names if normal(name) == plain]
+        below = [name for name in names if normal(name.rpartition("/")[2]) == plain]
         return next(iter([wanted] if wanted in names else [*alike, *below]), None)
     return next(iter(ranked(names)), None)
 
 
 def ranked(keys: Iterable[str]) -> list[str]:
     """The keys among these that count steps, the best one first."""
-    known = [(rank, name) for name in keys if (rank := _rank(name)) is not None]
+    known = [(place, name) for name in keys if (place := rank(name)) is not None]
     return [name for _, name in sorted(known, key=lambda item: item[0])]
 
 
 def is_step(key: str) -> bool:
     """Whether a name counts updates or rounds of training, and not what these are made of."""
-    rank = _rank(key)
-    return rank is not None and rank[0] <= schema.step_keys().ranking["_step"]
+    place = rank(key)
+    return place is not None and place[0] <= schema.step_keys().ranking["_step"]
 
 
 class NoSuchCounterError(InputError):
     """Rows have no counter of the name that the user asked for."""
 
     def __init__(self, path: object, wanted: str, keys: Iterable[str]) -> None:
-        counters = sorted({key for key in keys if _counts(key)})
+        counters = sorted({key for key in keys if counts(key)})
         known = ", ".join(f"'{name}'" for name in counters[:_MOST_NAMED])
         super().__init__(
             f"Couldn't number the rows of '{path}' by '{wanted}': there is no such counter",
             hint=f"Counters there: {known}." if known else "No counter was found there.",
         )
-
-
-@functools.lru_cache(maxsize=4096)
-def is_counter(key: str) -> bool:
-    """Whether a name counts steps, samples, tokens, epochs, time …, and measures nothing."""
-    return key in COUNTERS or _counts(key)
-
-
-def _counts(key: str) -> bool:
-    if _rank(key) is not None:
-        return True
-    known = schema.step_keys()
-    folder, _, last = key.rpartition("/")
-    words = _normal(last).split("_")
-    if not known.counted.intersection(words):
-        return False
-    if _normal(folder) in known.other_folders and len(words) == 1 and not last.endswith("s"):
-        return False  # `time/step` is how long one takes; `time/episodes` is how many there were
-    return all(word in known.counted or word in known.counted_how for word in words)
-
-
-@functools.lru_cache(maxsize=4096)
-def _rank(name: str) -> tuple[int, int] | None:
-    """How well a name counts steps, the lower the better; None if it is no counter that is known.
-
-    A counter below a folder comes after the plain one.
-    """
-    known = schema.step_keys()
-    plain = _normal(name)
-    if name.startswith("_") and f"_{plain}" in known.ranking:
-        return known.ranking[f"_{plain}"], 0
-    if plain in known.ranking:
-        return known.ranking[plain], 0
-    folder, _, last = name.rpartition("/")
-    if not folder or "/" in folder or _normal(folder) in known.other_folders:
-        return None
-    below = known.ranking.get(_normal(last))
-    return None if below is None else (below, 1)
-
-
-def _normal(name: str) -> str:
-    """In lower case, with `_` for what is neither letter nor digit and between humps."""
-    return _OTHER.sub("_", _HUMP.sub("_", name).lower()).strip("_")
 
 
 def step_number(value: object) -> int | None:

@@ -14,6 +14,7 @@ from rlprobe.integrations._rollouts import Rollouts
 from rlprobe.integrations._steps import Steps
 from rlprobe.integrations._wrapping import wrap
 from rlprobe.recorder import Recorder
+from rlprobe.taps import place
 from rlprobe.taps.hub import HUB
 
 _SUMMARY = "train_runtime"  # the key that tells the Trainer's closing row from a step's
@@ -37,6 +38,8 @@ class Session:
         self._checkpoint: Any = None
         self._open = False
         self._own_names: set[str] = set()  # that the trainer logs itself
+        self._sources: set[str] = set()
+        self._current = int(trainer.state.global_step) + 1  # the step that is being made, or was
         self.recorder = self._new_recorder()
         self._relay = Relay(self.recorder)
         self.probes = Probes(self._relay)
@@ -75,9 +78,15 @@ class Session:
         finally:
             state.busy = before
 
+    def _tell_source(self, source: str) -> None:
+        if source not in self._sources:
+            self._sources.add(source)
+            place.tell("sources", f"{source}\t{self.recorder.run_dir}")
+
     def _host(self, source: str, values: Mapping[str, Any]) -> None:
         """What training code tells a tracker by itself belongs to the step that is being made."""
-        step = int(self.trainer.state.global_step) + 1
+        self._tell_source(source)
+        step = self._current
         own = {name: value for name, value in values.items() if name not in self._own_names}
         if own:
             self.recorder.step(step, **own)
@@ -90,6 +99,7 @@ class Session:
         """Call `train` and record how it ends. Nested calls are one."""
         if self._depth:
             return train(*args, **kwargs)
+        self._tell_source("the Trainer")
         HUB.be_hosted(self._host)
         self.probes.run("reopen", self._reopen)
         self._checkpoint = kwargs.get("resume_from_checkpoint", args[0] if args else None)
@@ -163,6 +173,7 @@ class Session:
 
     def on_step_begin(self, state: Any) -> None:
         """A step's first micro-batch is next."""
+        self._current = int(state.global_step) + 1
         self.steps.begin(int(state.global_step))
 
     def on_pre_optimizer_step(self) -> None:

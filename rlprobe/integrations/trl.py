@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rlprobe import environment
 from rlprobe.integrations import _run_dirs as run_dirs
 from rlprobe.recorder import Recorder
+from rlprobe.taps.hub import HUB
 
 if TYPE_CHECKING:
     from rlprobe.integrations._session import Session
@@ -57,6 +58,7 @@ def session_of(
             return known
     launched = os.environ.get(environment.RUN)
     if launched:
+        HUB.make_way()
         place = run_dirs.of_trainer(Path(launched), trainer)
     else:
         place = Path(run_dir or Path(trainer.args.output_dir) / "rlprobe")

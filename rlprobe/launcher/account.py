@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from rlprobe.numbers import plural
 from rlprobe.store import manifest
 from rlprobe.store.recording import Recording
 
-_INSIDE = "the Trainer"
+_INSIDE = "rlprobe.Recorder"
 OUTPUT = "the output"
 _UNCALLED = "none of the calls that are recorded was made"
 _TO_DO = (
@@ -32,11 +34,15 @@ class Account:
         steps: rows of the steps table, one for each step.
         ranks: that recorded.
         sampled: steps with rollouts.
+        reported: rows of processes that are no ranks.
+        last: the step of the row that was recorded last.
     """
 
     steps: int
     ranks: int
     sampled: int
+    reported: int = 0
+    last: int | None = None
 
     def __str__(self) -> str:
         parts = [plural(self.steps, "row")]
@@ -44,6 +50,8 @@ class Account:
             parts.append(plural(self.ranks, "rank"))
         if self.sampled:
             parts.append(f"{plural(self.sampled, 'step')} with rollouts")
+        if self.reported:
+            parts.append(f"{plural(self.reported, 'row')} of workers")
         return ", ".join(parts)
 
 
@@ -56,42 +64,76 @@ def of_recording(run_dir: Path) -> Account:
         ranks = run.ranks.rank[run.ranks.attempt == attempt]
         claimed = {one.rank for one in manifest.processes(run_dir, attempt) if one.rank >= 0}
         return Account(
-            len(np.unique(steps)), max(len(np.unique(ranks)), len(claimed)), len(run.sample_steps())
+            steps=len(np.unique(steps)),
+            ranks=max(len(np.unique(ranks)), len(claimed)),
+            sampled=len(run.sample_steps()),
+            reported=sum(rows for rows, _ in run.workers.values()),
+            last=int(steps[-1]) if len(steps) else None,
         )
     return Account(0, 0, 0)
 
 
-def closing(run_dir: str, status: Path, calls: Mapping[str, Sequence[str]]) -> list[str]:
+class Meanwhile(threading.Thread):
+    """Says, every so many seconds while the command runs, what has been recorded.
+
+    Args:
+        say: called with a line.
+    """
+
+    def __init__(self, seconds: float, run_dir: Path, say: Callable[[str], object]) -> None:
+        super().__init__(name="rlprobe-account", daemon=True)
+        self._seconds, self._run_dir, self._say = seconds, run_dir, say
+
+    def run(self) -> None:
+        """Say it as long as the launcher lives."""
+        while True:
+            time.sleep(self._seconds)
+            account = of_recording(self._run_dir)
+            latest = "" if account.last is None else f", the last one of step {account.last:,}"
+            self._say(f"{account} so far{latest}")
+
+
+def closing(
+    run_dir: str, status: Path, calls: Mapping[str, Sequence[str]], command: Sequence[str] = ()
+) -> list[str]:
     """What the recordings of a command have got, one line each.
 
     Args:
         run_dir: the launcher's; there may be others beside it.
         status: where processes left word.
         calls: whose rows a recording holds, by directory.
+        command: that was run.
     """
-    inside = dict.fromkeys(map(os.path.abspath, children.run_dirs(status)))
-    why = _UNCALLED if inside else children.why_outside(status)[0]
+    inside = dict.fromkeys(map(_whole, children.run_dirs(status)))
+    told: dict[str, list[str]] = {}
+    for place, sources in calls.items():
+        told.setdefault(_whole(place), []).extend(sources)
+    why = _UNCALLED if inside else children.why_outside(status, command)[0]
     lines = []
-    for place in dict.fromkeys([run_dir, *inside]):
-        sources = calls.get(place) or ([_INSIDE] if place in inside else [])
+    for place in dict.fromkeys([_whole(run_dir), *inside]):
+        sources = told.get(place) or ([_INSIDE] if place in inside else [])
         lines.append(_line(of_recording(Path(place)), _shortest(place), sources, why))
     return lines
 
 
 def _line(account: Account, shown: str, sources: Sequence[str], why: str) -> str:
     if not account.steps:
-        kept = f" ({account})" if account.sampled else ""
+        kept = f" ({account})" if account.sampled or account.reported else ""
         return f"0 rows recorded in {shown}{kept}: {why}; {_TO_DO}"
     rows, *more = str(account).split(", ")
     told = f" from {listed(sources)}" if sources else ""
     return f"{', '.join([rows + told, *more])}; recorded in {shown}"
 
 
+def _whole(place: str) -> str:
+    """A directory's one name: a launcher's and a process's may go by different ways."""
+    return os.path.realpath(place)
+
+
 def _shortest(place: str) -> str:
-    """Relative to the working directory where that is below it."""
-    path = Path(place)
+    """Relative to the working directory where that is shorter."""
     with contextlib.suppress(ValueError, OSError):
-        return str(path.relative_to(Path.cwd()))
+        return min(os.path.relpath(place), place, key=len)
     return place
 
 

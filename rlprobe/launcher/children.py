@@ -14,11 +14,12 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import rlprobe
+from rlprobe.commands import unreached
 from rlprobe.numbers import plural
 
 _MOST_REMARKS = 5
@@ -30,8 +31,19 @@ def attached(status: Path, run_dir: Path) -> bool:
 
     A helper that records elsewhere says nothing of the training.
     """
+    return any(True for _ in _of_training(status, run_dir))
+
+
+def beside(status: Path, run_dir: Path) -> list[Path]:
+    """The directories of further trainings, beside that of the first."""
+    first = os.path.realpath(run_dir)
+    return [Path(place) for place in dict.fromkeys(_of_training(status, run_dir)) if place != first]
+
+
+def _of_training(status: Path, run_dir: Path) -> Iterator[str]:
     own = re.compile(re.escape(os.path.realpath(run_dir)) + r"(-\d+)?")
-    return any(own.fullmatch(os.path.realpath(place)) for place in run_dirs(status))
+    places = map(os.path.realpath, run_dirs(status))
+    return (place for place in places if own.fullmatch(place))
 
 
 def run_dirs(status: Path) -> list[str]:
@@ -69,11 +81,17 @@ def _lines(status: Path, what: str) -> Iterator[str]:
             yield from path.read_text(encoding="utf-8").splitlines()
 
 
-def why_outside(status: Path) -> tuple[str, str]:
-    """Why no process records itself, and what to do about it (or an empty string)."""
+def why_outside(status: Path, command: Sequence[str] = ()) -> tuple[str, str]:
+    """Why no process records itself, and what to do about it (or an empty string).
+
+    Args:
+        status: where processes left word.
+        command: whose words tell more, where none did.
+    """
     pythons = _pythons(status)
     if not pythons:
-        return "the command starts no Python that could be recorded from the inside", ""
+        no_python = "the command starts no Python that could be recorded from the inside"
+        return unreached.why(command) or no_python, ""
     failed = next((entry for entry in pythons if entry.get("error")), None)
     if failed is None:
         return "no Hugging Face Trainer was trained and no known tracker called", ""

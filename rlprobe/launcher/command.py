@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import os
 import shlex
 import shutil
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlprobe import environment, redaction
 from rlprobe.errors import RlprobeError, UsageError
-from rlprobe.integrations import autoattach
-from rlprobe.launcher import account, children, signals, streams
+from rlprobe.launcher import account, children, handed_down, settled, signals, streams
 from rlprobe.launcher.ending import Ending, explain, name_of
 from rlprobe.launcher.intake import Intake
 from rlprobe.launcher.limit import within
@@ -38,7 +35,6 @@ from rlprobe.recorder.recorder import Recorder
 from rlprobe.store import manifest
 from rlprobe.store.occupancy import Applicant
 from rlprobe.store.recording import Recording
-from rlprobe.taps import hooks
 
 _DISK_SECONDS = 20.0  # for a disk that hangs: then the command runs unrecorded
 _PASS_SECONDS = 30.0  # for whoever is slow to read the last of the output
@@ -46,13 +42,23 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
 def run(
-    command: Sequence[str], run_dir: Path | None = None, *, group: str | None = None
-) -> tuple[int, Path | None]:
-    """Run a command and record it; its exit code, and the run directory if it was recorded.
+    command: Sequence[str],
+    run_dir: Path | None = None,
+    *,
+    group: str | None = None,
+    say_every: float | None = None,
+) -> tuple[int, list[Path]]:
+    """Run a command and record it; its exit code, and the run directories if it was recorded.
+
+    There is one directory, and one more beside it for each further training of the command.
 
     The exit code is 128 + n where signal n killed it, 127 or 126 where it could not be started.
     Where nothing can be recorded (a full disk, a directory that cannot be written) that is said,
     and the command runs all the same.
+
+    Args:
+        group: who may read the recording besides its owner.
+        say_every: seconds after which it is said, again and again, what has been recorded.
 
     Raises:
         UsageError: there is no command.
@@ -64,10 +70,13 @@ def run(
     streams.reserve_closed()
     code = _startable(command[0])
     if code:
-        return code, None
+        return code, []
     with signals.caught() as arrivals, _status_folder() as status:
         launcher = Launcher(command, run_dir, status, group)
-        return launcher.run(arrivals), launcher.recorder.run_dir
+        if say_every is not None and launcher.recorder.run_dir is not None:
+            account.Meanwhile(say_every, launcher.recorder.run_dir, say).start()
+        code, place = launcher.run(arrivals), launcher.recorder.run_dir
+        return code, [] if place is None else [place, *children.beside(status, place)]
 
 
 @contextlib.contextmanager
@@ -123,7 +132,7 @@ class Launcher:
         self.status = status
         self.place = launch.place()
         self.recorder: Recorder | Unrecorded
-        self.environment = _inherited()
+        self.environment = handed_down.inherited()
         try:
             self.recorder, self.environment = within(
                 _DISK_SECONDS, lambda: self._open(run_dir, group), lambda it: it[0].close("halted")
@@ -138,23 +147,11 @@ class Launcher:
         self.rows = OutputRows(self._record_row, self._wants_rows, self.messages)
         self.lines = Lines(self.rows.read)
 
-    def _environment(self, run_dir: Path) -> dict[str, str]:
-        path = os.environ.get("PYTHONPATH")
-        several = self.place.world_size > 1  # `mpirun rlprobe record`: each rank has a launcher
-        return {
-            **_inherited(),
-            environment.RUN: str(run_dir),
-            environment.LAUNCH: self.place.launch if several else uuid.uuid4().hex,
-            environment.STATUS: str(self.status),
-            environment.TAPS: hooks.as_text(_other_taps()),
-            "PYTHONPATH": os.pathsep.join([str(autoattach.FOLDER), *([path] if path else [])]),
-        }
-
     def _open(self, run_dir: Path | None, group: str | None) -> tuple[Recorder, dict[str, str]]:
         """The recorder, and the environment in which the command finds the recording."""
         place = (run_dir or default_run_dir(self.command)).absolute()
         rank = manifest.LAUNCHER_RANK - self.place.rank
-        inside = self._environment(place)
+        inside = handed_down.environ(place, self.status, self.place)
         name = launch.place(inside).launch
         free = claim.free_place(place, Applicant(name, rank, ""))
         if free.why:
@@ -226,10 +223,22 @@ class Launcher:
             return
         self._finish_spools()
         self._say_what_is_recorded()
+        self._settle()
         if intake is not None:
             self._describe_reading(self._say_what_is_missing(intake))
         self._record_end(ending, tail)
         self._say_what_was_recorded()
+
+    def _settle(self) -> None:
+        """What a scan of the output has takes the place of what was recorded as it came."""
+        run = self.rows.settled
+        inside = self._inside() or self._has_ranks()
+        if run is None or inside or isinstance(self.recorder, Unrecorded):
+            return
+        try:
+            settled.settle(self.recorder, manifest.LAUNCHER_RANK - self.place.rank, run)
+        except Exception as error:  # what came is recorded
+            say(f"Couldn't go through the output again: {str(error) or type(error).__name__}")
 
     def _say_what_is_missing(self, intake: Intake) -> list[str]:
         """Say what of the output was not read or not passed on; the same for the recording."""
@@ -251,10 +260,10 @@ class Launcher:
     def _describe_reading(self, notes: list[str]) -> None:
         """What a scan of the same output would say of how it was read."""
         run_dir = self.recorder.run_dir
-        if self.rows.step is not None:
+        if self.rows.has_rows:
             unread = [dataclasses.asdict(item) for item in self.rows.unread()]
             self.recorder.describe(unread=unread)
-            notes += self.rows.notes()
+            notes = [*self.rows.notes(), *notes]
         if notes and run_dir is not None:
             earlier = manifest.read(run_dir).get("notes")
             before = earlier if isinstance(earlier, list) else []
@@ -308,7 +317,7 @@ class Launcher:
         if self._is_said or self._inside():
             return
         self._is_said = True
-        why, remedy = children.why_outside(self.status)
+        why, remedy = children.why_outside(self.status, self.command)
         say(f"{why}; recording what the output tells{remedy}")
 
     def _finish_spools(self) -> None:
@@ -327,9 +336,12 @@ class Launcher:
         calls = children.sources(self.status)
         for run_dir, told in (self.spools.sources if self.spools else {}).items():
             calls.setdefault(run_dir, []).extend(told)
-        if self.rows.step is not None:
+        if self.rows.has_rows:
             calls.setdefault(place, []).append(account.OUTPUT)
-        for line in (*children.remarks(self.status), *account.closing(place, self.status, calls)):
+        for line in (
+            *children.remarks(self.status),
+            *account.closing(place, self.status, calls, self.command),
+        ):
             say(line)
 
     # --- how it ended ----------------------------------------------------------------------------
@@ -367,23 +379,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, RlprobeError):
         return str(error)
     return f"Couldn't record: {getattr(error, 'strerror', None) or error or type(error).__name__}"
-
-
-def _inherited() -> dict[str, str]:
-    """The environment as it was given to us: Python adds a locale of its own to an empty one."""
-    given = dict(os.environ)
-    with contextlib.suppress(OSError):
-        if b"LC_CTYPE=" not in b"\0" + Path("/proc/self/environ").read_bytes():
-            given.pop("LC_CTYPE", None)
-    return given
-
-
-def _other_taps() -> list[str]:
-    """Taps of other packages, installed beside rlprobe."""
-    with contextlib.suppress(Exception):
-        points = importlib.metadata.entry_points(group=hooks.GROUP)
-        return [f"{point.name}={point.value}" for point in points]
-    return []
 
 
 def _working_directory() -> str:

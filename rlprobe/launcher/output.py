@@ -19,13 +19,15 @@ import numpy as np
 
 from rlprobe import naming
 from rlprobe.importers.console.messages import Message
-from rlprobe.importers.console.output import read_block
+from rlprobe.importers.console.output import last_rows, read_block
 from rlprobe.importers.console.repeats.sieve import Alike, live_block
 from rlprobe.importers.console.rows import Reader
 from rlprobe.importers.console.steps import ConsoleRow, ConsoleRows, LiveSteps
 from rlprobe.importers.steps import STEP_KEYS
 from rlprobe.launcher.messages import OutputMessages
+from rlprobe.launcher.settling import Settling
 from rlprobe.numbers import plural
+from rlprobe.store.table import TableRun
 from rlprobe.values import FloatArray, Unread
 
 TAIL_LINES = 400
@@ -178,10 +180,9 @@ class OutputRows:
 
     Attributes:
         step: that of the last row that was recorded.
-        alarmed: never: how the command ends, the launcher sees itself.
+        settling: listens as a scan of the same output does.
+        settled: what it has in the end; None where that is not for one recording.
     """
-
-    alarmed = False
 
     def __init__(
         self, record: Record, wanted: Callable[[], bool], messages: OutputMessages | None = None
@@ -194,6 +195,8 @@ class OutputRows:
         self._recording, self._is_asked = True, False
         self._steps = LiveSteps()
         self._names = naming.LiveAliases()
+        self.settling = Settling()
+        self.settled: TableRun | None = None
         self.step: int | None = None
 
     @property
@@ -201,8 +204,14 @@ class OutputRows:
         """The one whose keys the rows have had so far; `generic` until one is known."""
         return self._names.framework
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether the output has rows of metrics, as far as it is read."""
+        return self.step is not None or self.settled is not None
+
     def read(self, data: bytes) -> None:
         """Look at whole lines."""
+        self.settling.keep(data)
         self._is_asked = False
         learning = 0
         if self._bytes < _LEARNING_BYTES < len(data):
@@ -216,22 +225,39 @@ class OutputRows:
     def finish(self) -> None:
         """Record what waits for a line that does not come any more."""
         self._is_asked = False
-        self.add(self._reader.pause())
-        self.add(self._reader.finish())
+        late = last_rows(self._reader, self)
+        self._record_rows(late)
+        self._may_record()  # else nothing is settled
+        self.settled = self.settling.run(self._reader, late, self._alike)
 
     def unread(self) -> list[Unread]:
         """What looks like metrics and was not understood."""
+        if self.settled is not None:
+            return list(self.settled.info.unread)
         return self._reader.account.unread()
 
     def notes(self) -> list[str]:
         """What was done with what was read, and what was not looked at, in words."""
-        notes = (self._reader.note, *self._reader.notes(), *self._alike.notes())
+        if self.settled is not None:
+            return list(self.settled.info.notes)
+        account = (self._reader.note, *self._reader.notes(), *self._alike.notes())
+        notes = (*account, self.settling.why_not)
         return [note for note in notes if note]
 
     # --- what the reader finds ------------------------------------------------------------------
 
+    @property
+    def alarmed(self) -> bool:
+        """Whether lines are to be read one by one, because a failure was spoken of."""
+        return self.settling.alarmed
+
     def add(self, rows: Iterable[ConsoleRow]) -> None:
         """Record rows."""
+        every = list(rows)
+        self.settling.add(every)
+        self._record_rows(every)
+
+    def _record_rows(self, rows: Iterable[ConsoleRow]) -> None:
         for row in rows:
             keys = [key for key in row.metrics if key not in STEP_KEYS]
             logged = {key: (row.metrics[key], True) for key in keys}
@@ -241,11 +267,12 @@ class OutputRows:
                 self._write(step, {name: float(v) for name, (v, there) in named.items() if there})
 
     def may_add_rows(self, first: ConsoleRow) -> bool:
-        """Always: no training is told from another."""
-        return True
+        """Whether nothing was said of another training."""
+        return self.settling.may_add_rows(first)
 
     def add_rows(self, rows: ConsoleRows) -> None:
         """Record many rows of the same names."""
+        self.settling.add_rows(rows)
         before, steps = self._steps.last, self._steps.place_rows(rows)
         if not self._may_record():
             return
@@ -255,17 +282,21 @@ class OutputRows:
 
     def tell(self, message: Message) -> None:
         """A message, behind the rows before it."""
+        self.settling.tell(message)
         if self._messages is not None:
             self._messages.hear(message, self.step)
 
     def say(self, lines: Sequence[str]) -> None:
         """Any lines: the launcher keeps the last ones itself."""
+        self.settling.say(lines)
 
     def hear(self, line: str) -> None:
         """A line that tells of a training: all trainings of a command are one recording."""
+        self.settling.hear(line)
 
     def move(self) -> None:
         """The output goes on."""
+        self.settling.move()
 
     # --- recording ------------------------------------------------------------------------------
 
@@ -273,6 +304,8 @@ class OutputRows:
         """Whether nobody records from the inside; asked once for what is read together."""
         if self._recording and not self._is_asked:
             self._recording, self._is_asked = self._wanted(), True
+            if not self._recording:
+                self.settling.stop()
         return self._recording
 
     def _write(self, step: int, metrics: dict[str, float]) -> None:

@@ -26,6 +26,7 @@ backlog            rows that wait to be written
 batches            rows as the bytes of shards; one that no column can take costs no other
 encode             rows of metrics under canonical names
 sink               Parquet shards and their merging
+replacing          rows that take the place of what was written
 health             what was lost and what failed: counted, warned of once, told
 """
 

@@ -71,6 +71,11 @@ def place(environ: Mapping[str, str] | None = None) -> Place:
     return Place(rank, world_size, _launch(env, world_size), role)
 
 
+def ends_by_signal(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether SIGTERM is how this process ends in order: Ray ends its workers so."""
+    return "RAY_RAYLET_PID" in (os.environ if environ is None else environ)
+
+
 def announce(run_dir: Path) -> None:
     """Tell `rlprobe record`, if it runs this process, that it records itself, and where.
 

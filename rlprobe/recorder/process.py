@@ -14,6 +14,7 @@ from typing import Any
 
 from rlprobe import numbers
 from rlprobe.recorder import last_words
+from rlprobe.recorder import launch as launching
 from rlprobe.recorder.buffer import Buffer, Row
 from rlprobe.recorder.claim import claimed
 from rlprobe.recorder.disk import DiskWatch
@@ -323,10 +324,11 @@ class RecordedProcess:
             return _nothing
         if self.is_closed:
             return self._wait_for_the_end
-        name = signal.Signals(number).name
-        self.status = self.status or "halted"
-        status = self.status
-        self.push_event("halted", f"got {name}", self.writer.last_step, {"signal": number})
+        in_order = number == signal.SIGTERM and launching.ends_by_signal()
+        self.status = status = self.status or ("completed" if in_order else "halted")
+        if not in_order:
+            name = signal.Signals(number).name
+            self.push_event("halted", f"got {name}", self.writer.last_step, {"signal": number})
         # The earlier handler may be death itself: the end is told now.
         request = self.writer.request(task=lambda: self._written_and_told(status))
         return lambda: self._durable("halted", request)

@@ -96,10 +96,10 @@ class Recorder:
             raise UsageError(f"Couldn't hold back '{backlog_bytes}' bytes: must be above 0")
         place = launching.place()
         self.rank_id = place.rank if rank is None else rank
+        self._steps_table, self._ranks_table = "steps", "ranks"
         if role not in {None, launching.TRAINER}:
             self.rank_id = WORKER_RANK
-        is_worker = self.rank_id == WORKER_RANK
-        self._steps_table, self._ranks_table = ("workers",) * 2 if is_worker else ("steps", "ranks")
+            self._steps_table = self._ranks_table = "workers"
         self.world_size = place.world_size if world_size is None else world_size
         self._process = RecordedProcess(
             Path(run_dir).absolute(),
@@ -118,12 +118,9 @@ class Recorder:
         self._sink = self._process.files.sink
         self._push = self._buffer.push
         self._records_steps = self.rank_id <= 0
+        title = None if framework == AUTO else framework
         self._begin(
-            signals=signals,
-            framework=None if framework == AUTO else framework,
-            algorithm=algorithm,
-            model=model,
-            config=config,
+            signals=signals, framework=title, algorithm=algorithm, model=model, config=config
         )
 
     def _begin(self, *, signals: bool, **described: Any) -> None:

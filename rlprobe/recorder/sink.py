@@ -85,6 +85,20 @@ class ShardSink:
         if size < _MERGE_BYTES:
             self._small[table].append(name)
 
+    def replace(self, table: str, content: pa.Buffer, rows: int) -> None:
+        """Let these bytes, of so many rows, take the place of all that was written so far."""
+        from rlprobe.store import shards
+
+        directory = self._run_dir / table
+        flushes = max(self._flushes[table], 1)
+        name = layout.ShardName(self._attempt, self._rank, self._writer, 0, flushes - 1)
+        with self._disk:
+            before = [one for one in layout.list_shards(directory) if one.stream == name.stream]
+            shards.write_encoded(directory, name, content)
+            shards.delete(directory, [one for one in before if one != name])
+        self._flushes[table], self._small[table] = flushes, []
+        self.written[table] = rows
+
     def tidy(self, lock: AbstractContextManager[object], interrupted: Callable[[], bool]) -> None:
         """Merge the shards of any size class that is full, unless somebody waits for the writer."""
         from rlprobe.store import shards

@@ -60,6 +60,7 @@ class Writer:
         self.disk = disk
         self.flush_seconds = flush_seconds
         self.patience = max(flush_seconds, 1.0)  # an ordinary disk needs some time
+        self.settled_step: int | None = None  # the highest step, where rows were replaced
         self.backlog = Backlog()
         self._intake = Intake(self.backlog, health, policy, attempt=attempt, rank=rank, role=role)
         self._batches = Batches(framework, health, attempt=attempt, rank=rank)
@@ -203,6 +204,8 @@ class Writer:
     @property
     def last_step(self) -> int | None:
         """The highest step recorded so far."""
+        if self.settled_step is not None:
+            return self.settled_step
         steps = (self.buffer.last_step(), self._intake.last_step)
         return max((step for step in steps if step is not None), default=None)
 

@@ -8,6 +8,7 @@ verdict    the word of `rlprobe gate`, which each format puts beside the reports
 life       what is said of a run that has not ended
 account    what of a log was not understood, in a sentence
 step_text, step_json   `rlprobe show`
+examination_text, examination_json   `rlprobe doctor`
 pages      `rlprobe explain`; listing: tables for `ls` and `query`
 calibration_text   what `rlprobe calibrate` learnt, as text and as TOML
 lines, sparkline, escape   what they are made of

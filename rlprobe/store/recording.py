@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from rlprobe import numbers, schema
 from rlprobe._lazy import cached_property
+from rlprobe.counters import is_counter
 from rlprobe.errors import InputError
 from rlprobe.numbers import plural
 from rlprobe.store import (
@@ -85,7 +86,11 @@ class Recording:
             world_size=raw.count("world_size", least=1, most=_MOST_RANKS) or 1,
             settings=self._settings(raw),
             attempts=self._attempts(),
-            notes=(*map(str, raw.items("notes")[:_MOST_NOTES]), *self._workers(), *self._notes),
+            notes=(
+                *map(str, raw.items("notes")[:_MOST_NOTES]),
+                *self._note_on_workers(),
+                *self._notes,
+            ),
             health=numbers.counts(dict(sorted(manifest.health(self.path).items()))),
             unmapped=self._unmapped(),
             unread=_unread(raw.items("unread")),
@@ -96,8 +101,9 @@ class Recording:
             self._note(Problem(str(self.path / layout.MANIFEST), words, "run"))
         return info
 
-    def _workers(self) -> tuple[str, ...]:
-        """What processes that are no ranks reported, in words: no detector looks at it."""
+    @cached_property
+    def workers(self) -> dict[str, tuple[int, int]]:
+        """Processes that are no ranks: how many rows each role has, and how many of them wrote."""
         rows: Counter[str] = Counter()
         names: dict[str, set[str]] = {}
 
@@ -108,13 +114,15 @@ class Recording:
                 names.setdefault(role, set()).add(worker)
 
         self._shards("workers", read)
-        if not rows:
-            return ()
+        return {role: (rows[role], len(names[role])) for role in sorted(rows)}
+
+    def _note_on_workers(self) -> tuple[str, ...]:
+        """No detector looks at what processes that are no ranks report."""
         parts = (
-            f"{plural(rows[role], 'row')} of {plural(len(names[role]), f'{role} worker')}"
-            for role in sorted(rows)
+            f"{plural(rows, 'row')} of {plural(count, f'{role} worker')}"
+            for role, (rows, count) in self.workers.items()
         )
-        return (f"not judged: {', '.join(parts)} (table `workers`)",)
+        return (f"not judged: {', '.join(parts)} (table `workers`)",) if self.workers else ()
 
     def _settings(self, raw: Fields) -> dict[str, Any]:
         """The configuration, without whole numbers that nothing can compute with."""
@@ -125,8 +133,7 @@ class Recording:
         return settings
 
     def _unmapped(self) -> tuple[str, ...]:
-        counters = schema.step_keys().counters
-        names = (name for name in self.steps.names if name not in counters)
+        names = (name for name in self.steps.names if not is_counter(name))
         return tuple(name for name in names if schema.metric(name) is None)
 
     def _attempts(self) -> tuple[Attempt, ...]:

@@ -13,6 +13,7 @@ hub        where all taps of a process hand over; what is said twice is recorded
 streams    which of a process's trackers tell of the same run
 wrapping   a call with a look at it
 values     numbers among what a tracker was given
+variables  names of environment variables
 place      rank and role of this process; whether it is a helper of one that records
 slots      which directory each run of a launch is recorded into
 recording  a run as a recording, by the recorder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -11,7 +12,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 from . import place
 from .streams import Run, Stream, Streams
 
-_MOST_HELD = 100  # rows that wait for a trainer that records itself
+_MOST_HELD = 10  # rows that wait for a trainer that records itself, so long
+_HELD_SECONDS = 30.0
 _MOST_FAILURES = 20  # taps that are said to have failed
 _TRAINER = "transformers.trainer"
 
@@ -89,15 +91,28 @@ class Hub:
         """The run of a new stream; None where the row is not for us, or has to wait."""
         with self._lock:
             if not self._streams.runs and self._may_be_hosted():
-                self._held.append((source, stream, dict(values), step, axes))
+                self._hold((source, stream, dict(values), step, axes))
                 return None
-            run = self._streams.join(stream, step)
             self._release()
-            return run
+            return self._streams.join(stream, step)
 
     def _may_be_hosted(self) -> bool:
         """Whether a trainer that records itself may be about to train."""
         return _TRAINER in sys.modules and len(self._held) < _MOST_HELD
+
+    def _hold(self, row: Row) -> None:
+        if not self._held:
+            timer = threading.Timer(_HELD_SECONDS, self.release)
+            timer.daemon = True
+            timer.start()
+            atexit.register(self.end)
+        self._held.append(row)
+
+    def release(self) -> None:
+        """No trainer has come: record what was held for it."""
+        with self._lock:
+            if self.host is None:
+                self._release()
 
     def _release(self) -> None:
         held, self._held = self._held, []
@@ -127,6 +142,11 @@ class Hub:
         if run is not None and values:
             run.summary(source, values)
 
+    def text(self, source: str, stream: Stream, name: str, text: str, step: Optional[int]) -> None:
+        """A text under a name."""
+        if self.host is None and not self._is_barred:
+            self._streams.text(stream, (source, name, text, step))
+
     def identity(self, thing: Any) -> int:
         """A number for an object, which no later one gets: `id` is used again."""
         known, number = self._known.get(id(thing), (None, 0))
@@ -149,6 +169,12 @@ class Hub:
 
     # --- trainers that record themselves ---------------------------------------------------------
 
+    def make_way(self) -> None:
+        """A trainer that records itself begins: a run of a few rows before it is the same run."""
+        with self._lock:
+            if self._streams.give_way():
+                self._streams = Streams(self._open)
+
     def be_hosted(self, host: Callable[[str, Mapping[str, Any]], None]) -> None:
         """From now on, rows of this process go to a trainer that records itself; those held too."""
         with self._lock:
@@ -159,9 +185,9 @@ class Hub:
 
     def end(self) -> None:
         """The process ends, and no trainer came: record what was held for it."""
-        with self._lock:
-            self._release()
-        self._streams.close()
+        if self._held and self.host is None:
+            self.release()
+            self._streams.close()
 
     # --- runs ------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ import re
 import sys
 from typing import Any, List, NamedTuple, Optional
 
-_STATUS = "RLPROBE_STATUS"
-_ROLE = "RLPROBE_ROLE"
+from . import variables
+
 _MOST_PARENTS = 64
 _COMMAND = 200  # characters
 TRAINER = "trainer"
@@ -50,7 +50,7 @@ def role() -> str:
 
     The environment variable RLPROBE_ROLE tells, else the name of the Ray actor that it is.
     """
-    given = re.sub(r"[^a-z0-9_]", "", os.environ.get(_ROLE, "").lower())[:24]
+    given = re.sub(r"[^a-z0-9_]", "", os.environ.get(variables.ROLE, "").lower())[:24]
     return given or role_of(ray_actor())
 
 
@@ -102,9 +102,10 @@ def recording_parent() -> int:
     """The process above this one that records; 0 if there is none, or this one has a rank.
 
     What such a process starts and what is no rank of its own helps it: an evaluation, a tokenizer.
+    Not so the tasks and actors of a Ray that it started: they have roles.
     """
-    status = os.environ.get(_STATUS)
-    if not status or distributed() is not None:
+    status = os.environ.get(variables.STATUS)
+    if not status or distributed() is not None or ray_actor():
         return 0
     number = os.getppid()
     for _ in range(_MOST_PARENTS):
@@ -126,7 +127,7 @@ def _parent_of(number: int) -> int:
 
 def tell(what: str, text: str) -> None:
     """Leave a line for the launcher, if there is one on this machine."""
-    status = os.environ.get(_STATUS)
+    status = os.environ.get(variables.STATUS)
     if not status:
         return
     path = os.path.join(status, "%s-%d" % (what, os.getpid()))

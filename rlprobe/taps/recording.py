@@ -12,10 +12,14 @@ from rlprobe import environment, schema
 from rlprobe.recorder import Recorder, launch
 
 from . import place
-from .slots import directory, slot_of
+from .slots import directory, leave, slot_of
 from .streams import Run, Stream
 
+_FEW = 10  # rows, such as of the size of a data set
+_FLUSH_SECONDS = 0.5  # what a kill can cost: some stacks end their workers so
 _MOST_SUMMARIES = 100
+_MOST_TEXTS = 200
+_LONGEST_TEXT = 2_000  # characters
 _LONGEST = 60  # characters of a run's name
 
 
@@ -46,11 +50,13 @@ class RecordedRows:
 
     Attributes:
         last_step: the highest step so far.
+        count: of rows so far.
     """
 
     def __init__(self, recorder: Recorder, *, is_rank: bool) -> None:
         self.recorder = recorder
         self.last_step = -1
+        self.count = 0
         self._is_rank = is_rank
         self._axes = schema.step_keys().axes
         self._step: int | None = None  # of the trainer's own counting
@@ -65,6 +71,7 @@ class RecordedRows:
             step = self._counted(values, step)
         if type(step) is int and step > self.last_step:
             self.last_step = step
+        self.count += 1
         self.recorder.step(step, **values)
         if self._is_rank:
             self.recorder.rank_step(step, **values)
@@ -92,14 +99,23 @@ class RecordedRun:
         where = launch.place()
         rank, size = place.distributed() or (where.rank, where.world_size)
         role = place.role()
-        slot = slot_of(run_name(number, stream, ranked=size > 1), alone=size == 1)
-        self._run_dir = directory(run_dir, slot)
+        self._slot = 1
+        self._is_alone = size == 1 and role == place.TRAINER
+        if role == place.TRAINER:
+            name = run_name(number, stream, ranked=size > 1)
+            self._slot = slot_of(name, alone=self._is_alone)
         self._recorder = Recorder(
-            self._run_dir, framework="auto", rank=rank, world_size=size, role=role
+            directory(run_dir, self._slot),
+            framework="auto",
+            rank=rank,
+            world_size=size,
+            role=role,
+            flush_seconds=_FLUSH_SECONDS,
         )
-        self._rows = RecordedRows(self._recorder, is_rank=size > 1 and role == place.TRAINER)
+        self._rows = RecordedRows(self._recorder, is_rank=size > 1)
+        self._is_trainer = role == place.TRAINER
         self._sources: set[str] = set()
-        self._summaries = 0
+        self._summaries = self._texts = 0
 
     @property
     def last_step(self) -> int:
@@ -110,9 +126,9 @@ class RecordedRun:
         self, source: str, stream: Stream, values: Mapping[str, Any], step: int, *, axes: bool
     ) -> None:
         """Record a row of numbers."""
-        if source not in self._sources:
+        if self._is_trainer and source not in self._sources:
             self._sources.add(source)
-            place.tell("sources", f"{source}\t{self._run_dir}")
+            place.tell("sources", f"{source}\t{self._recorder.run_dir}")
         self._rows.row(values, step, axes=axes)
 
     def axis(self, name: str) -> None:
@@ -130,9 +146,26 @@ class RecordedRun:
             step = self.last_step if self.last_step >= 0 else None
             self._recorder.event("summary", source, step=step, **values)
 
+    def text(self, source: str, name: str, text: str, step: int | None) -> None:
+        """A text under a name, as an event; of very many, the first ones, and of each the start."""
+        self._texts += 1
+        if self._texts <= _MOST_TEXTS:
+            self._recorder.event(
+                "logged_text", f"{name}: {text[:_LONGEST_TEXT]}", step=step, name=name, call=source
+            )
+
     def finish(self) -> None:
         """The run is over; the process goes on."""
         self._recorder.finish()
 
+    def give_way(self) -> bool:
+        """End, if it has a few rows only and no other process its part in it; whether it did."""
+        if not self._is_alone or self._rows.count > _FEW:
+            return False
+        self.close()
+        leave(self._slot)
+        return True
+
     def close(self) -> None:
-        """The process ends: the recorder sees that itself."""
+        """The process ends, and opened it late; else the recorder sees that itself."""
+        self._recorder.close()

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from typing import List
 
+from . import variables
+
 _MOST = 1000
 _own: List[str] = []  # names of this process's runs, where there is no status folder
 
@@ -21,7 +23,7 @@ def slot_of(name: str, *, alone: bool = False) -> int:
         alone: whether no other living process can belong to it: there are no ranks. Then a second
             process of that name is a restart if the first is dead, and else a run of its own.
     """
-    status = os.environ.get("RLPROBE_STATUS")
+    status = os.environ.get(variables.STATUS)
     number = 1
     while status and number < _MOST:
         answer = _claim(os.path.join(status, "trainer-%d" % number), name, alone=alone)
@@ -33,6 +35,17 @@ def slot_of(name: str, *, alone: bool = False) -> int:
     if name not in _own:
         _own.append(name)
     return _own.index(name) + 1
+
+
+def leave(number: int) -> None:
+    """A run was none after all: the next one takes its slot."""
+    status = os.environ.get(variables.STATUS)
+    if status:
+        try:
+            os.unlink(os.path.join(status, "trainer-%d" % number))
+        except OSError:
+            pass
+    del _own[number - 1 :]
 
 
 def _claim(link: str, name: str, *, alone: bool) -> bool | None:

@@ -13,9 +13,9 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import Any, Deque, Dict, Mapping, Optional
+from typing import Any, Callable, Deque, Dict, Mapping, Optional
 
-from . import place
+from . import place, variables
 from .slots import directory, slot_of
 from .streams import Run, Stream
 
@@ -28,7 +28,7 @@ _RANK_STARTS = ("OMPI_", "PMI", "MV2_", "JSM_", "PALS_", "FLUX_", "SLURM_", "MAS
 
 def open_run(number: int, stream: Stream) -> Optional[Run]:
     """The n-th run of this process; None where no launcher reads it."""
-    status, run_dir = os.environ.get("RLPROBE_STATUS"), os.environ.get("RLPROBE_RUN")
+    status, run_dir = os.environ.get(variables.STATUS), os.environ.get(variables.RUN)
     if not status or not run_dir or not os.path.isdir(status):
         return None
     return SpooledRun(status, run_dir, number)
@@ -53,7 +53,8 @@ class SpooledRun:
         self._lock = threading.Lock()
         self.last_step = -1
         path = os.path.join(status, "spool-%d-%d.jsonl" % (os.getpid(), number))
-        self._file = open(path, "a", encoding="utf-8")
+        self._file = open(path, "ab", buffering=0)
+        self._pid = os.getpid()
         self._write_line(
             {
                 "run_dir": self._run_dir,
@@ -64,9 +65,8 @@ class SpooledRun:
                 "python": sys.version.split()[0],
             }
         )
-        self._file.flush()
         place.tell("attached", self._run_dir)
-        atexit.register(self.close)
+        _at_exit(self.close)
         threading.Thread(target=self._run, name="rlprobe-spool", daemon=True).start()
 
     def row(
@@ -95,12 +95,21 @@ class SpooledRun:
         numbers = {name: _number(value) for name, value in values.items()}
         self._waiting.append({"source": source, "summary": numbers})
 
+    def text(self, source: str, name: str, text: str, step: Optional[int]) -> None:
+        """Texts are not spooled."""
+
     def finish(self) -> None:
         """The run is over; the process goes on."""
         self._flush()
 
+    def give_way(self) -> bool:
+        """Where this is needed there are no trainers that record themselves."""
+        return False
+
     def close(self) -> None:
-        """The process ends."""
+        """The process ends. What a forked child has of its parent's is not its own."""
+        if os.getpid() != self._pid:
+            return
         self._waiting.append({"lost": self._lost, "end": True})
         self._flush()
 
@@ -116,15 +125,19 @@ class SpooledRun:
                     self._write_line(self._waiting.popleft())
                 except (OSError, ValueError, TypeError):
                     self._lost += 1
-            try:
-                self._file.flush()
-            except (OSError, ValueError):
-                pass
 
     def _write_line(self, content: Dict[str, Any]) -> None:
-        line = json.dumps(content) + "\n"
+        line = (json.dumps(content) + "\n").encode("ascii")
         self._size += len(line)
         self._file.write(line)
+
+
+def _at_exit(close: Callable[[], None]) -> None:
+    """Have it called as the process ends: children of multiprocessing leave without `atexit`."""
+    atexit.register(close)
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.Finalize(None, close, exitpriority=0)
 
 
 def _number(value: Any) -> Any:

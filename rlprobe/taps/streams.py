@@ -17,6 +17,7 @@ from typing import (
     NamedTuple,
     Optional,
     Set,
+    Tuple,
 )
 
 try:
@@ -24,8 +25,11 @@ try:
 except ImportError:  # pragma: no cover - Python 3.7
     Protocol = object  # type: ignore[assignment]
 
-_EVALUATION = frozenset({"val", "valid", "validation", "test", "eval", "evaluation", "dev"})
+EVALUATION = frozenset({"val", "valid", "validation", "test", "eval", "evaluation", "dev"})
 _PREFIX = "eval/"
+_MOST_TEXTS = 20  # that wait for a first row
+
+Text = Tuple[str, str, str, Optional[int]]  # call, name, text, step
 
 
 class Stream(NamedTuple):
@@ -67,8 +71,14 @@ class Run(Protocol):
     def summary(self, source: str, values: Mapping[str, Any]) -> None:
         """Numbers that stand for the run as a whole."""
 
+    def text(self, source: str, name: str, text: str, step: Optional[int]) -> None:
+        """A text under a name."""
+
     def finish(self) -> None:
         """The run is over; the process goes on."""
+
+    def give_way(self) -> bool:
+        """End, if it has a few rows only and no other process its part in it; whether it did."""
 
     def close(self) -> None:
         """The process ends."""
@@ -104,8 +114,16 @@ class Prefixed:
         """Numbers that stand for the run as a whole."""
         self._run.summary(source, {_PREFIX + name: value for name, value in values.items()})
 
+    def text(self, source: str, name: str, text: str, step: Optional[int]) -> None:
+        """A text under a name."""
+        self._run.text(source, _PREFIX + name, text, step)
+
     def finish(self) -> None:
         """The writer is done; its run may not be."""
+
+    def give_way(self) -> bool:
+        """A run as a whole may."""
+        return False
 
     def close(self) -> None:
         """The process ends."""
@@ -130,6 +148,7 @@ class Streams:
         self._latest: Dict[str, Stream] = {}
         self._axes: Dict[Stream, List[str]] = {}
         self._settings: Dict[Stream, Mapping[str, Any]] = {}
+        self._texts: Dict[Stream, List[Text]] = {}
 
     def join(self, stream: Stream, step: int) -> Optional[Run]:
         """The run of a stream, by its first step."""
@@ -144,6 +163,8 @@ class Streams:
             run.axis(name)
         if stream in self._settings:
             run.settings(self._settings.pop(stream))
+        for text in self._texts.pop(stream, ()):
+            run.text(*text)
         return run
 
     def _beside(self, stream: Stream) -> Optional[Run]:
@@ -190,6 +211,17 @@ class Streams:
         else:
             self._settings[stream] = {**self._settings.get(stream, {}), **config}
 
+    def text(self, stream: Stream, text: Text) -> None:
+        """A tracker was told a text; those before its first row wait for it."""
+        if stream in self.runs:
+            self.runs[stream].text(*text)
+        elif len(self._texts.setdefault(stream, [])) < _MOST_TEXTS:
+            self._texts[stream].append(text)
+
+    def give_way(self) -> bool:
+        """End the only run, if it has a few rows only; whether it did."""
+        return len(self._opened) == 1 and self._opened[0] is not None and self._opened[0].give_way()
+
     def close(self) -> None:
         """The process ends."""
         for run in self._opened:
@@ -197,8 +229,13 @@ class Streams:
                 run.close()
 
 
+def is_of_evaluations(metric: str) -> bool:
+    """Whether a metric, or a pattern of them, is one of evaluations: `val/*`, `eval.accuracy`."""
+    return metric.replace(".", "/").partition("/")[0].lower() in EVALUATION
+
+
 def _is_evaluation(folder: str) -> bool:
-    return os.path.basename(folder.rstrip("/\\")).lower() in _EVALUATION
+    return os.path.basename(folder.rstrip("/\\")).lower() in EVALUATION
 
 
 def _belong_together(one: str, other: str) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from typing import Any, Dict
+from typing import Any, Dict, List
 
-_PLAIN = frozenset((float, int, bool))
+_PLAIN = {float, int, bool}  # NumPy's join when first seen
 _is_plain = _PLAIN.issuperset
 _TEXT = (str, bytes, bytearray)
+_HIGH = 0.95
+_MOST = 16_000_000  # values of a tensor whose percentile torch computes
 _DEPTH = 8  # of mappings in mappings
 
 
@@ -15,7 +18,7 @@ def numbers(given: Any, separator: str = "/", prefix: str = "") -> Dict[str, Any
     """The numbers of a mapping under their names; those of mappings within, under a joined name.
 
     Scalars stay what they are (Python, NumPy, a tensor of one element wherever it is); a histogram
-    becomes its mean, standard deviation, smallest and largest value. Text, media and objects are
+    becomes its mean, standard deviation, extremes and 95th percentile. Text, media and objects are
     no metrics and left out.
 
     Args:
@@ -65,7 +68,12 @@ def _add(name: str, value: Any, into: Dict[str, Any]) -> None:
 
 def scalar(value: Any) -> Any:
     """A number as it is, or with no dimensions where it is an array of one; None if it is none."""
-    if type(value) in _PLAIN or isinstance(value, (int, float)):
+    if type(value) in _PLAIN:
+        return value
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.number, numpy.bool_)):
+        _PLAIN.add(type(value))
+    if isinstance(value, (int, float)):
         return value
     shape = getattr(value, "shape", None)
     if shape is None or not hasattr(value, "dtype"):
@@ -83,7 +91,7 @@ def _is_number(value: Any) -> bool:
 
 
 def of_histogram(name: str, bins: Any, counts: Any) -> Dict[str, float]:
-    """Mean, standard deviation, smallest and largest value of a histogram.
+    """Mean, standard deviation, extremes and 95th percentile of a histogram.
 
     Args:
         bins: edges, one more than there are counts.
@@ -102,11 +110,26 @@ def of_histogram(name: str, bins: Any, counts: Any) -> Dict[str, float]:
         name + "_std": square**0.5,
         name + "_min": edges[held[0]],
         name + "_max": edges[held[-1] + 1],
+        name + "_p95": _quantile_of_bins(edges, weights, _HIGH * total),
     }
 
 
+def _quantile_of_bins(edges: List[float], weights: List[float], wanted: float) -> float:
+    """Where so much of the weight lies below, if each bin is filled evenly."""
+    below = 0.0
+    for place, weight in enumerate(weights):
+        if weight > 0 and below + weight >= wanted:
+            share = (wanted - below) / weight
+            return edges[place] + share * (edges[place + 1] - edges[place])
+        below += weight
+    return edges[-1]
+
+
 def of_array(name: str, values: Any) -> Dict[str, Any]:
-    """Mean, standard deviation, smallest and largest of an array or a tensor, where it lies."""
+    """Mean, standard deviation, extremes and 95th percentile of an array or a tensor.
+
+    A tensor's are computed where it lies, and nothing waits for its device.
+    """
     value = values.detach() if hasattr(values, "detach") else values
     if not hasattr(value, "dtype"):
         listed = [float(item) for item in value]
@@ -119,14 +142,27 @@ def of_array(name: str, values: Any) -> Dict[str, Any]:
             name + "_std": square**0.5,
             name + "_min": min(listed),
             name + "_max": max(listed),
+            name + "_p95": _quantile(sorted(listed), _HIGH),
         }
     if 0 in tuple(value.shape):
         return {}
     floats = value.double() if hasattr(value, "double") else value.astype("float64")
     middle = floats.mean()
-    return {
+    whole = {
         name + "_mean": middle,
         name + "_std": ((floats - middle) ** 2).mean() ** 0.5,
         name + "_min": floats.min(),
         name + "_max": floats.max(),
     }
+    if hasattr(floats, "quantile"):  # a tensor, of which torch takes so many at most
+        flat = floats.flatten()
+        return {**whole, name + "_p95": flat.quantile(_HIGH)} if len(flat) <= _MOST else whole
+    return {**whole, name + "_p95": sys.modules["numpy"].quantile(floats, _HIGH)}
+
+
+def _quantile(ordered: List[float], share: float) -> float:
+    """By interpolation between neighbours, as NumPy's."""
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])

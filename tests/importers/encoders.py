@@ -127,8 +127,8 @@ def run_record(config: Mapping[str, Any]) -> bytes:
     return bytes_field(17, bytes_field(1, "run-id") + bytes_field(4, items))
 
 
-def metric_record(step_metric: str) -> bytes:
-    return bytes_field(12, bytes_field(2, "*") + bytes_field(4, step_metric))
+def metric_record(step_metric: str, pattern: str = "*") -> bytes:
+    return bytes_field(12, bytes_field(2, pattern) + bytes_field(4, step_metric))
 
 
 def output_record(line: str) -> bytes:

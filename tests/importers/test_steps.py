@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rlprobe.counters import is_counter
 from rlprobe.errors import InputError
 from rlprobe.importers import open_runs
-from rlprobe.importers.steps import best_step_key, is_counter
+from rlprobe.importers.steps import best_step_key
 from tests.importers.reading import log, points
 
 

@@ -92,6 +92,20 @@ def test_the_axis_that_define_metric_named(tmp_path: Path) -> None:
     assert run.steps.step.tolist() == [0, 10, 20]
 
 
+def test_the_axis_of_evaluations_does_not_hold_training_still(tmp_path: Path) -> None:
+    rows: list[bytes] = []
+    for n in range(20):
+        rows.append(enc.history({"_step": len(rows), "loss": float(n)}))
+        if n % 5 == 4:
+            evaluation = {"_step": len(rows), "val/acc": 0.5, "val_step": n // 5}
+            rows.append(enc.history(evaluation))
+    run = only(write(tmp_path / "run-a.wandb", enc.metric_record("val_step", "val/*"), *rows))
+    loss = run.steps.series("loss")
+    assert loss is not None
+    assert loss.values.tolist() == [float(n) for n in range(20)]
+    assert loss.steps.tolist() == [n + n // 5 for n in range(20)]
+
+
 def test_episodes_are_not_the_step_where_training_steps_are_logged(tmp_path: Path) -> None:
     rows = [
         enc.history({"_step": n, "global_step": 512 * n, "training_step": n, "loss": 1.0})

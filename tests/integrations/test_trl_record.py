@@ -120,7 +120,8 @@ def test_training_is_not_changed(plain: Training, healthy: Training) -> None:
     """Same weights and same random states, bit for bit; same output but for times."""
     assert plain.state() == healthy.state()
     ours = [line for line in healthy.stderr.splitlines() if line.startswith(b"rlprobe:")]
-    assert ours == [f"rlprobe: recorded in {healthy.run_dir.name}".encode()]
+    counted = "200 rows from the Trainer, 200 steps with rollouts"
+    assert ours == [f"rlprobe: {counted}; recorded in {healthy.run_dir.name}".encode()]
     assert healthy.stdout.count(b"\n") == plain.stdout.count(b"\n")
     assert _losses(healthy.stdout) == _losses(plain.stdout)
 

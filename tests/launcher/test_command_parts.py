@@ -15,6 +15,7 @@ from rlprobe.launcher.command import _without_secrets
 from rlprobe.launcher.ending import Ending, explain
 from rlprobe.launcher.output import Lines, OutputRows
 from rlprobe.launcher.run_dirs import command_name, default_run_dir
+from rlprobe.taps import variables
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,9 @@ def test_names_of_commands(command: list[str], name: str) -> None:
 def test_all_sides_agree_on_the_names() -> None:
     source = (autoattach.FOLDER / "sitecustomize.py").read_text(encoding="utf-8")
     spelt = set(re.findall(r'"(RLPROBE_\w+)"', source))
-    assert spelt == {environment.RUN, environment.STATUS}
+    assert spelt == {environment.RUN, environment.STATUS, environment.TAPS}
+    for name in ("RUN", "STATUS", "ROLE"):
+        assert getattr(variables, name) == getattr(environment, name)
 
 
 def test_variables_are_named_in_one_place() -> None:
@@ -45,7 +48,7 @@ def test_variables_are_named_in_one_place() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and re.fullmatch(r"RLPROBE_\w+", str(node.value))
     ]
-    assert set(strangers) == {"environment.py", "sitecustomize.py"}
+    assert set(strangers) == {"environment.py", "sitecustomize.py", "variables.py"}
 
 
 def test_the_startup_file_is_valid_for_old_pythons() -> None:

@@ -165,8 +165,8 @@ _NO_FILES: dict[str, Callable[[Path], object]] = {
     "a text": lambda path: path.write_text("x"),
 }
 _PLACES = (
-    "run.json", "attempts", "attempts/0001", "attempts/0001.json", "attempts/0001/r0*.json", "steps",
-    "events", "samples", "steps/*.parquet", "ranks/*.parquet", "events/*.parquet",
+    "run.json", "attempts", "attempts/0001", "attempts/0001.json", "attempts/0001/r0*.json",
+    "steps", "events", "samples", "steps/*.parquet", "ranks/*.parquet", "events/*.parquet",
     "samples/*.parquet",
 )  # fmt: skip
 

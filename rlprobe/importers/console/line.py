@@ -15,10 +15,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from rlprobe import naming, schema
+from rlprobe.counters import is_counter
 from rlprobe.importers.console.pairs import NUMBER, Pair, metrics_of, pairs_in, piped, words_beside
 from rlprobe.importers.console.prefixes import ANSI
 from rlprobe.importers.numbers import spelled
-from rlprobe.importers.steps import LARGEST, best_step_key, is_counter, step_number
+from rlprobe.importers.steps import LARGEST, best_step_key, step_number
 
 MAX_CHARACTERS = 32_768
 

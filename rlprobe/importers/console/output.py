@@ -31,12 +31,25 @@ def readings_of(
             trainings.mark(item)
         else:
             _hear(item, reader, trainings)
+    trainings.add_late(last_rows(reader, trainings))
+    readings = readings_at_end(reader, trainings, alike)
+    if not readings:
+        raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
+    return readings
+
+
+def last_rows(reader: Reader, trainings: Listener) -> list[ConsoleRow]:
+    """Hand over what waits for lines that do not come; the rows that are known only now."""
     _pause(reader, trainings)
-    trainings.add_late(reader.finish())
+    return reader.finish()
+
+
+def readings_at_end(reader: Reader, trainings: Trainings, alike: Alike) -> list[Reading]:
+    """The runs in what was read, all of it; [] if there are none."""
     notes = (reader.note, *reader.notes(), *alike.notes())
     readings = trainings.readings([note for note in notes if note])
     if not readings:
-        raise EmptyRunError(f"Couldn't find metrics in '{source.path}'")
+        return []
     readings[0].unread = [*reader.account.unread(), *readings[0].unread]
     # Rows of ranks tell nothing of several trainings: each has steps of its own.
     return [*readings, *reader.ranks.readings()] if len(readings) == 1 else readings

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlprobe import naming
+from rlprobe.counters import is_counter
 from rlprobe.importers import steps
 from rlprobe.importers.importer import Reading
 from rlprobe.importers.numbers import number
@@ -205,7 +206,7 @@ def _by_length(lists: Mapping[str, Values]) -> Iterator[list[tuple[str, Values]]
 
 
 def _counts(key: str) -> bool:
-    return steps.is_counter(_plain(key)) or key == _LAST_RESORT
+    return is_counter(_plain(key)) or key == _LAST_RESORT
 
 
 def _plain(key: str) -> str:

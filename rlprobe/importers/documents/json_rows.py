@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlprobe import naming
+from rlprobe.counters import is_counter
 from rlprobe.importers import evaluations, long_form, steps
 from rlprobe.importers.importer import Complaints, Reading
 from rlprobe.importers.numbers import number
@@ -42,7 +43,7 @@ class RowList:
 
 def measures(row: Mapping[str, Any]) -> bool:
     """Whether a row has a number that counts nothing."""
-    return any(number(value) is not None for key, value in row.items() if not steps.is_counter(key))
+    return any(number(value) is not None for key, value in row.items() if not is_counter(key))
 
 
 def listed(document: Any, source: Source, complaints: Complaints) -> list[Reading]:
@@ -54,7 +55,7 @@ def listed(document: Any, source: Source, complaints: Complaints) -> list[Readin
     stepped = [part for part in every if part.stepped]
     runs: list[tuple[set[str], list[RowList]]] = []
     for rows in sorted(stepped, key=lambda it: (it.of_evaluation, -len(it.items))):
-        names = {key for row in rows.rows[:50] for key in row if not steps.is_counter(key)}
+        names = {key for row in rows.rows[:50] for key in row if not is_counter(key)}
         home = next((run for run in runs if rows.of_evaluation or not _alike(names, run[0])), None)
         if home is None:
             runs.append((names, [rows]))

@@ -124,8 +124,10 @@ class _Run:
 
     def _metric(self, metric: memoryview) -> None:
         axis = wire.first(metric, 4)
+        names = [wire.first(metric, field) for field in (1, 2)]  # a name, or a pattern
         if isinstance(axis, memoryview):
-            self.axis.declare(wire.text(axis))
+            name = next((wire.text(one) for one in names if isinstance(one, memoryview)), "")
+            self.axis.declare(wire.text(axis), name)
 
     def _output(self, output: memoryview) -> None:
         line = wire.first(output, 3)

@@ -44,7 +44,7 @@ class _Hook:
 
             spec = find_spec(name)
             if spec is not None and spec.loader is not None:
-                self.hook(spec.loader, self.taps[name])
+                self.hook(spec.loader)
         except Exception as error:
             _report(error)
             return None
@@ -53,14 +53,16 @@ class _Hook:
         finally:
             self.busy = False
 
-    def hook(self, loader: "Any", tap: str) -> None:
+    def hook(self, loader: "Any") -> None:
         """Tap the module right after it was executed."""
         execute = loader.exec_module
 
         def exec_module(module: "ModuleType") -> None:
             execute(module)
+            if module.__name__ not in self.taps:  # a loader of several modules
+                return
             try:
-                self.install(module, tap)
+                self.install(module, self.taps[module.__name__])
             except Exception as error:
                 _report(error)
 

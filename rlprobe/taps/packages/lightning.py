@@ -22,7 +22,7 @@ def install(module: Any) -> None:
 
 def _log_metrics(connector: Any, metrics: Any, step: Any = None, *_: Any, **__: Any) -> None:
     trainer = connector.trainer
-    if not getattr(trainer, "is_global_zero", True) or not metrics:
+    if not metrics:
         return
     values = numbers(metrics)
     own = values.pop("step", None) if step is None else step

@@ -1,7 +1,8 @@
 """Ray: `train.report`, `tune.report`, and what `Trainable.train` returns (RLlib's algorithms).
 
 A trial of a search is a run of its own. Nested results are joined by `/`, as Ray's loggers do. The
-step is Ray's `training_iteration`, or the number of the report.
+step is Ray's `training_iteration`, or the number of the report. What Tune's callbacks tell trackers
+of a result, in the driver or in an actor of their own, is said again, and not heard.
 """
 
 from __future__ import annotations
@@ -20,13 +21,26 @@ _ITERATION = "training_iteration"
 # Of a result, what is no metric and can be large.
 _LEFT_OUT = frozenset({"config", "hist_stats", "pid", "trial_id"})
 
+_SAID_AGAIN = {
+    "CallbackList": ("on_trial_result", "on_trial_complete"),
+    "_WandbLoggingActor": ("run",),
+}
+_REPORTING = "FunctionTrainable"  # reports from within
+
 
 def install(module: Any) -> None:
     """Tap what a training function reports with, or the class of trainables."""
+    for owner, names in _SAID_AGAIN.items():
+        for name in names:
+            tap(getattr(module, owner, None), name, _not_heard, _REPORT)
     if hasattr(module, "Trainable"):
         tap_result(module.Trainable, "train", _trained, _TRAIN)
     elif hasattr(module, "report"):
         tap(module, "report", _report, _REPORT)
+
+
+def _not_heard(*_: Any, **__: Any) -> None:
+    """While the call runs, no tap of this thread records."""
 
 
 def _trial() -> str:
@@ -46,7 +60,8 @@ def _report(metrics: Any, *_: Any, **__: Any) -> None:
 
 
 def _trained(result: Any, trainable: Any, *_: Any, **__: Any) -> None:
-    if not isinstance(result, dict):
+    kinds = [kind.__name__ for kind in type(trainable).__mro__]
+    if not isinstance(result, dict) or _REPORTING in kinds:
         return
     trial = str(getattr(trainable, "trial_id", None) or "")
     key = "" if trial in {"", "default"} else trial

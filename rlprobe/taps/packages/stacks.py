@@ -3,7 +3,9 @@
 The object is tapped, so that what goes to the console alone is recorded as well, and what goes to
 several trackers once. Published call shapes: verl 0.9 and SkyRL 0.3 `Tracking.log(data, step)`;
 OpenRLHF 0.11 `WandbLogger.log_train(global_step, logs)` and `log_eval`, also of its
-`TensorboardLogger`; NeMo-RL `Logger.log_metrics(metrics, step, prefix)`.
+`TensorboardLogger`; NeMo-RL `Logger.log_metrics(metrics, step, prefix, step_metric)` and
+`log_hyperparams(params)`. Rows of NeMo-RL that bring an axis of their own (its monitor of GPUs
+counts seconds) are no steps of the training, and left out.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ def install(module: Any) -> None:
             tap(owner, "log_eval", _log_eval, f"{name}.log_eval")
     if hasattr(getattr(module, "Logger", None), "log_metrics"):
         tap(module.Logger, "log_metrics", _log_metrics, "Logger.log_metrics")
+        tap(module.Logger, "log_hyperparams", _log_hyperparams, "Logger.log_hyperparams")
 
 
 def _stream() -> Stream:
@@ -49,7 +52,19 @@ def _log_eval(logger: Any, global_step: Any, logs_dict: Any, *_: Any, **__: Any)
 
 
 def _log_metrics(
-    logger: Any, metrics: Any, step: Any, prefix: Any = "", *_: Any, **__: Any
+    logger: Any,
+    metrics: Any,
+    step: Any,
+    prefix: Any = "",
+    step_metric: Any = None,
+    *_: Any,
+    **__: Any,
 ) -> None:
+    if step_metric and step_metric in metrics:
+        return
     before = f"{prefix}/" if prefix else ""
     HUB.row("Logger.log_metrics", _stream(), numbers(metrics, prefix=before), int(step))
+
+
+def _log_hyperparams(logger: Any, params: Any, *_: Any, **__: Any) -> None:
+    HUB.settings(_stream(), dict(params))

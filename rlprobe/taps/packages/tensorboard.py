@@ -1,7 +1,7 @@
 """TensorBoard: `SummaryWriter` of torch and of tensorboardX.
 
 `add_scalar`, `add_scalars` (each below its main tag), `add_histogram` (mean, standard deviation,
-smallest and largest value). A value without a step is the n-th of its tag.
+extremes, 95th percentile), `add_text` (an event). A value without a step is the n-th of its tag.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ def install(module: Any) -> None:
     tap(writer, "add_scalar", _add_scalar, "SummaryWriter.add_scalar")
     tap(writer, "add_scalars", _add_scalars, "SummaryWriter.add_scalars")
     tap(writer, "add_histogram", _add_histogram, "SummaryWriter.add_histogram")
+    tap(writer, "add_text", _add_text, "SummaryWriter.add_text")
     tap(writer, "add_hparams", _add_hparams, "SummaryWriter.add_hparams")
 
 
@@ -52,6 +53,12 @@ def _add_histogram(
     writer: Any, tag: Any, values: Any, global_step: Any = None, *_: Any, **__: Any
 ) -> None:
     _row("SummaryWriter.add_histogram", writer, tag, of_array(str(tag), values), global_step)
+
+
+def _add_text(
+    writer: Any, tag: Any, text_string: Any, global_step: Any = None, *_: Any, **__: Any
+) -> None:
+    HUB.text("SummaryWriter.add_text", _stream(writer), str(tag), str(text_string), global_step)
 
 
 def _add_hparams(writer: Any, hparam_dict: Any, metric_dict: Any, *_: Any, **__: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Set
 
 from ..hub import HUB
 from ..streams import Stream
@@ -10,6 +10,7 @@ from ..values import numbers
 from ..wrapping import tap
 
 _SOURCE = "trackio.log"
+_known: Set[Stream] = set()  # streams whose settings are told
 
 
 def install(module: Any) -> None:
@@ -21,6 +22,6 @@ def _log(run: Any, metrics: Any, step: Any = None, *_: Any, **__: Any) -> None:
     stream = Stream("trackio", HUB.identity(run))
     own = getattr(run, "_next_step", None) if step is None else step
     HUB.row(_SOURCE, stream, numbers(metrics), own, axes=True)
-    config = getattr(run, "config", None)
-    if config and HUB.count((stream, "settings")) == 0:
-        HUB.settings(stream, dict(config))
+    if stream not in _known:
+        _known.add(stream)
+        HUB.settings(stream, dict(getattr(run, "config", None) or {}))

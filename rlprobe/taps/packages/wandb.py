@@ -1,16 +1,18 @@
 """Weights & Biases: `wandb.log`, `define_metric`, `summary`; also offline and disabled.
 
 A row's step is the trainer's own where it holds one (`train/global_step`, or what `define_metric`
-names), as in a W&B log that is read; else W&B's. Nested names are joined by a dot, as W&B does.
+names for more than evaluations), as in a W&B log that is read; else W&B's. Nested names are joined
+by a dot, as W&B does.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Set
+import weakref
+from typing import Any, Callable, Dict, Set, Tuple
 
 from ..hub import HUB
-from ..streams import Stream
+from ..streams import Stream, is_of_evaluations
 from ..values import numbers
 from ..wrapping import tap
 
@@ -18,6 +20,7 @@ _SOURCE = "wandb.log"
 _SUMMARY = "wandb.summary"
 _known: Set[Any] = set()  # streams whose settings are told
 _counted: Dict[Any, int] = {}  # rows of disabled runs
+_streams: Dict[int, Tuple[Callable[[], Any], Stream]] = {}  # `run.id` costs more than all the rest
 
 
 def install(module: Any) -> None:
@@ -34,7 +37,12 @@ def install(module: Any) -> None:
 
 
 def _stream(run: Any) -> Stream:
-    return Stream("wandb", getattr(run, "id", None) or HUB.identity(run))
+    known = _streams.get(id(run))
+    if known is not None and known[0]() is run:
+        return known[1]
+    stream = Stream("wandb", getattr(run, "id", None) or HUB.identity(run))
+    _streams[id(run)] = weakref.ref(run), stream
+    return stream
 
 
 def _log(run: Any, data: Any, step: Any = None, commit: Any = None, *_: Any, **__: Any) -> None:
@@ -66,7 +74,7 @@ def _step(run: Any, stream: Stream, step: Any, commit: Any) -> int:
 
 def _define_metric(run: Any, name: Any, step_metric: Any = None, *_: Any, **__: Any) -> None:
     axis = getattr(step_metric, "name", step_metric)
-    if isinstance(axis, str):
+    if isinstance(axis, str) and not is_of_evaluations(str(name)):
         HUB.axis(_stream(run), axis)
 
 
