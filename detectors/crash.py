@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import re
+import signal as signals
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rlprobe.detector import Attempt, Detector, Event, Evidence, Finding, RunContext, Severity, rule
+from rlprobe.detector import (
+    Attempt,
+    Detector,
+    Event,
+    Evidence,
+    Finding,
+    RunContext,
+    Severity,
+    fixed,
+    rule,
+)
 from rlprobe.rule import Moment, after, finding
 
 DEAD = ("crashed", "killed", "halted", "vanished")
 ON_PURPOSE = ("SIGINT", "interrupted", "KeyboardInterrupt")
 BY_SCHEDULER = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP")
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>[0-9]+), in (?P<name>[^|]+)')
 
 
 class Crash(Detector):
     """The run did not end in order: exception, signal, out of memory, time-out, or silence.
 
     What it detects
-        How each launch ended, with its last step and the most telling line of its output. One that
-        was resumed and got further is told as resolved.
+        How each launch ended, with its last step, the exception and where it came from, or the most
+        telling line of its output. One that was resumed and got further is told as resolved.
 
     Why it matters
         The metrics of a run that dies often end healthy: a weight that turns NaN kills the next
@@ -71,6 +84,9 @@ class Crash(Detector):
         "RESTART_DISCONTINUITY",
     )
 
+    quoted = fixed(300, "characters of a line that are quoted")
+    frames = fixed(3, "last frames of a traceback that are told")
+
     @rule("*")
     def _ended(self, run: RunContext) -> Iterator[Finding]:
         """Named after the kind of failure where that is known, else `exception`; or after the end:
@@ -97,7 +113,7 @@ class Crash(Detector):
         episode = finding(
             self,
             Moment(last, "ended_run"),
-            _sentence(who, variant, last, report, faults[-1:]),
+            _sentence(who, variant, last, report, faults[-1:]) + _frames([report, *events]),
             variant=variant,
             severity=_severity(variant, report),
             confidence=0.9 if variant == "vanished" else 0.99,
@@ -144,8 +160,17 @@ def _variant(report: Event) -> str:
     return kind
 
 
+def _signal(report: Event) -> str:
+    """The name of the signal that a report tells, by name or number."""
+    told = _field(report, "signal")
+    try:
+        return signals.Signals(int(told)).name
+    except ValueError:
+        return told
+
+
 def _severity(variant: str, report: Event) -> Severity:
-    signal = _field(report, "signal")
+    signal = _signal(report)
     text = f"{signal} {report.message} {_field(report, 'exception')}"
     if variant == "interrupted" or any(word in text for word in ON_PURPOSE):
         return Severity.INFO
@@ -154,11 +179,35 @@ def _severity(variant: str, report: Event) -> Severity:
     return Severity.WARNING if signal in BY_SCHEDULER else Severity.INFO
 
 
+def _tail(report: Event) -> list[str]:
+    """The last lines of the output that a report keeps."""
+    return [line for item in report.data.get("tail") or () if (line := str(item).strip())]
+
+
 def _line(report: Event) -> str:
-    """The most telling line of a report."""
-    tail = [line for item in report.data.get("tail") or () if (line := str(item).strip())]
-    text = _field(report, "exception") or report.message or (tail[-1] if tail else "")
-    return text if len(text) <= 200 else f"{text[:197]}..."
+    """The most telling line of a report: an exception with its message."""
+    tail, exception = _tail(report), _field(report, "exception")
+    told = exception and exception.rpartition(".")[2] in report.message.partition(":")[0]
+    text = report.message if told else exception or report.message or (tail[-1] if tail else "")
+    text = " ".join(text.split())
+    return text if len(text) <= Crash.quoted else f"{text[: Crash.quoted - 3]}..."
+
+
+def _frames(reports: Sequence[Event]) -> str:
+    """Where the exception came from: the last frames of the first traceback that was kept."""
+    for report in reports:
+        lines = [str(line) for line in report.data.get("frames") or ()] or _tail(report)
+        frames = [match for line in lines if (match := _FRAME.search(line))]
+        if frames:
+            last = ", ".join(map(_place, frames[-Crash.frames :]))
+            return f" Last frames: {last}."
+    return ""
+
+
+def _place(frame: re.Match[str]) -> str:
+    """The end of a path, which tells the file and its package, with line and function."""
+    path = "/".join(frame["file"].replace("\\", "/").split("/")[-2:])
+    return f"{path}:{frame['line']} in {frame['name'].strip()}"
 
 
 def _sentence(who: str, variant: str, last: int, report: Event, faults: Sequence[Event]) -> str:
@@ -168,9 +217,13 @@ def _sentence(who: str, variant: str, last: int, report: Event, faults: Sequence
             "kill -9, the out-of-memory killer, or the machine went down."
         )
     how = "was stopped" if variant == "halted" else f"died ({variant.replace('_', ' ')})"
-    parts = (f"{who} {how}{after(last)}", _field(report, "meaning"), _line(report))
+    line, meaning = _line(report), _field(report, "meaning")
+    if variant == "exception" and line:  # whose name says as much
+        meaning = ""
+    parts = (f"{who} {how}{after(last)}", meaning, "" if line in meaning else line)
     told = [_line(event) for event in faults if variant != "device_fault"]
-    return ": ".join(filter(None, parts)) + "".join(f"; the driver said: {it}" for it in told) + "."
+    said = ": ".join(filter(None, parts)) + "".join(f"; the driver said: {it}" for it in told)
+    return said.rstrip(".: ") + "."
 
 
 def _evidence(events: Sequence[Event], last: int, ended: str) -> Iterator[Evidence]:

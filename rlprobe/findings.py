@@ -215,6 +215,23 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
+class Pulse:
+    """Signs of life of a run that has not told its end.
+
+    Attributes:
+        state: `running`, or `unknown` where its processes are on another machine.
+        started: seconds since the epoch; NaN where not known.
+        last_row: when the last row was recorded, likewise; None where there is none.
+        pace: seconds from one row to the next, as it used to be; None where too few tell.
+    """
+
+    state: str
+    started: float
+    last_row: float | None
+    pace: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunSummary:
     """What was scanned.
 
@@ -225,6 +242,7 @@ class RunSummary:
         notes: assumptions made while reading, e.g. that steps are row numbers.
         health: what the recorder says it lost, e.g. `0 rows dropped`; empty when nothing is known.
         unread: what looks like metrics in the log and was not understood, one entry per thing.
+        pulse: signs of life, where the run has not told its end.
     """
 
     id: str
@@ -239,6 +257,7 @@ class RunSummary:
     notes: tuple[str, ...] = ()
     health: str = ""
     unread: tuple[Unread, ...] = ()
+    pulse: Pulse | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -7,13 +7,15 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlprobe import schema
 
 Logged = tuple[Any, Any]  # values, and whether each was logged
 _UNKNOWN = "generic"
+# Logs under the names of another, and is told apart from it by what it does not log.
+_SAME_NAMES = {"transformers": ("trl", "Hugging Face Trainer")}
 _MOST_KEYS = 500  # looked at to tell the framework
 _MOST_PLANS = 1_000  # of sets of keys, per framework
 _LIST = re.compile(r"^(\w+) *= *(\[[^\]]*\])", re.MULTILINE)
@@ -225,7 +227,10 @@ class _Every(Mapping[str, Aliases]):
         self._read: dict[str, Aliases] = {}
 
     def __getitem__(self, framework: str) -> Aliases:
-        if framework not in self._names:
+        if framework in _SAME_NAMES and framework not in self._read:
+            like, title = _SAME_NAMES[framework]
+            self._read[framework] = replace(self[like], framework=framework, title=title)
+        elif framework not in self._names and framework not in self._read:
             raise KeyError(framework)
         if framework not in self._read:
             raw = tomllib.loads(schema.text(_FILE.format(framework)))

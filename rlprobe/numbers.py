@@ -116,6 +116,14 @@ def size(value: int) -> str:
     return f"{value} B"
 
 
+def age(seconds: float) -> str:
+    """How long something is ago, or lasts: `12 s`, `5 min`, `3 h`, `2 days`."""
+    for limit, unit, of in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):
+        if seconds < limit:
+            return f"{int(max(seconds, 0) / of)} {unit}"
+    return f"{int(seconds / 86_400)} days"
+
+
 def moment(seconds: float) -> str:
     """A time in UTC; `?` where it is not known."""
     try:

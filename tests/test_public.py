@@ -46,6 +46,7 @@ INNER_ROOMS = {
     "nearest",
     "numbers",
     "order_statistics",
+    "plain_trainer",
     "recorder",
     "redaction",
     "repetition",

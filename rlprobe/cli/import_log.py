@@ -13,7 +13,11 @@ from rlprobe.cli import options
 def import_log(
     logs: Annotated[
         list[str],
-        typer.Argument(metavar="LOG...", help="Any known log; several are parts of one run."),
+        typer.Argument(
+            metavar="LOG...",
+            help="Any known log; several are parts of one run.",
+            callback=options.named,
+        ),
     ],
     run: Annotated[
         Path, typer.Option("--run", metavar="DIR", help="The recording to write: a new directory.")

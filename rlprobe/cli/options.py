@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from typer.models import OptionInfo
 
+from rlprobe.cli.plain_values import check_path
 from rlprobe.report.reporter import FORMATS, one_of
+
+Given = TypeVar("Given", str, list[str])
 
 
 def formats(*known: str) -> OptionInfo:
@@ -30,11 +33,25 @@ def fail_on(more: str = "") -> OptionInfo:
     return option
 
 
+def named(given: Given) -> Given:
+    """Paths as they are given; an empty one is a variable that was not set, not this directory."""
+    for path in [given] if isinstance(given, str) else given:
+        check_path(path)
+    return given
+
+
 Paths = Annotated[
     list[str],
-    typer.Argument(metavar="PATH...", help="A recording, a directory of them, or any known log."),
+    typer.Argument(
+        metavar="PATH...",
+        help="A recording, a directory of them, or any known log.",
+        callback=named,
+    ),
 ]
-OnePath = Annotated[str, typer.Argument(metavar="PATH", help="A recording or any known log.")]
+OnePath = Annotated[
+    str,
+    typer.Argument(metavar="PATH", help="A recording or any known log.", callback=named),
+]
 Format = Annotated[str, formats(*FORMATS)]
 TextOrJson = Annotated[str, formats("text", "json")]
 Output = Annotated[

@@ -12,12 +12,29 @@ from typing import Any
 
 import typer
 
+from rlprobe.errors import UsageError
+
+
+def check_path(path: str) -> None:
+    """Raise UsageError for an empty path, which is no place."""
+    if not path:
+        raise UsageError(
+            "Couldn't use '' as a path: it is empty",
+            hint="Give one ('.' is the directory you are in); was a variable of the shell not set?",
+        )
+
+
+def _path(value: str | Path) -> Path:
+    check_path(str(value))
+    return Path(value)
+
+
 _CONVERTED: dict[Any, Callable[[Any], Any]] = {
     str: str,
     bool: bool,
-    Path: Path,
+    Path: _path,
     list[str]: str,
-    list[Path]: Path,
+    list[Path]: _path,
 }
 _VALIDATOR = "_runtime_param"  # where typer keeps it, made on first use
 

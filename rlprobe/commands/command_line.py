@@ -134,7 +134,7 @@ class _Starts:
 
     def _of_shell(self, words: list[str], around: Surroundings) -> Iterator[Start]:
         at = 1
-        while at < len(words) and words[at][:1] in "-+" and words[at] not in ("-", "--"):
+        while at < len(words) and words[at][:1] in ("-", "+") and words[at] not in ("-", "--"):
             if words[at][0] == "-" and not words[at].startswith("--") and "c" in words[at]:
                 rest = words[at + 1 :]
                 script = Script(rest[0] if rest else "", around, arguments=rest[2:])

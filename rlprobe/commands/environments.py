@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,6 +42,7 @@ _UV = one_each(
     *("--directory", "--project", "--config-file", "--allow-insecure-host", "--no-build-package"),
 )
 _CONDA = one_each("-n", "--name", "-p", "--prefix", "--cwd")
+_HEAD = 65_536  # bytes of a script
 _CLOSED = {"UV_NO_SYNC": "1", "UV_OFFLINE": "1", "UV_PYTHON_DOWNLOADS": "never"}
 RUNNERS = {
     "uv": Runner(takes=_UV, asks=("--no-sync", "--offline"), environ=_CLOSED, scripts=True),
@@ -105,6 +107,16 @@ def _remarks(name: str, given: Options) -> tuple[str, ...]:
     if name in ("conda", "mamba") and not live:
         return (f"{name} run shows what is printed at its end only: add --no-capture-output",)
     return ()
+
+
+def has_dependencies(script: Path) -> bool:
+    """Whether a script names its own dependencies, for which `uv run` makes an environment."""
+    try:
+        with script.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    return re.search(rb"^# /// script\s*$", head, re.MULTILINE) is not None
 
 
 def unready(runner: Sequence[str], around: Surroundings) -> str:

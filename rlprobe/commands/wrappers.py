@@ -109,7 +109,7 @@ def _env(words: Sequence[str], around: Surroundings) -> tuple[list[str], Surroun
         environ[pair[0]] = pair[1]
         rest = rest[1:]
     changed = any(environ.get(key) != around.environ.get(key) for key in _OURS)
-    changes = (*around.changes, "`env` changes it") if changed else around.changes
+    changes = (*around.changes, "`env` takes PYTHONPATH away") if changed else around.changes
     return rest, replace(around, environ=environ, directory=Path(directory), changes=changes)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from rlprobe import redaction
 from rlprobe.commands import command_line
 from rlprobe.commands.starts import Start
+from rlprobe.commands.wrappers import assignment
 from rlprobe.doctor import judgement, packages, places
 from rlprobe.doctor.imports import Sources
 from rlprobe.doctor.interpreter import Answer
@@ -104,7 +105,11 @@ def _not_startable(command: Sequence[str], why: str) -> InputError:
     shown = shlex.join(redaction.words(list(command)))
     return InputError(
         f"Couldn't look at '{shown}': {why}",
-        hint="Give the command as you would start it: rlprobe doctor python train.py",
+        hint=(
+            "Put `env` before it: variables are set by a shell, or by env."
+            if assignment(command[0])
+            else "Give the command as you would start it: rlprobe doctor python train.py"
+        ),
     )
 
 
@@ -187,7 +192,7 @@ def _examination(
         command=shlex.join(redaction.words(list(command))),
         verdict=verdict,
         obstacle=obstacle,
-        summary=obstacle or _summary(verdict, names, [item.verdict for _, item in judged]),
+        summary=obstacle or _summary(verdict, names, [item for _, item in judged]),
         will=tuple(_each(judged, lambda item: item.will)),
         will_not=tuple(will_not),
         to_do=_unique(to_do),
@@ -199,12 +204,14 @@ def _examination(
     )
 
 
-def _summary(verdict: Verdict, names: Sequence[str], each: Sequence[Verdict]) -> str:
+def _summary(verdict: Verdict, names: Sequence[str], judged: Sequence[Judgement]) -> str:
     """The verdict in a sentence; where there are several Pythons, of how many it is true."""
     named = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
     sentence = _WORDS[verdict].format(names=named)
-    alike = each.count(verdict)
-    return sentence if alike == len(each) else f"{sentence}; in {alike} of {len(each)} programs"
+    if verdict == "output" and any(item.is_opaque for item in judged):
+        return "metrics are recorded from what the command prints; what it starts was not seen"
+    alike = [item.verdict for item in judged].count(verdict)
+    return sentence if alike == len(judged) else f"{sentence}; in {alike} of {len(judged)} programs"
 
 
 def _each(

@@ -113,14 +113,14 @@ class Look:
         if not path.is_file():
             self.sources.missing = f"no such file: '{target.text}'"
             return
-        folder = path.resolve().parent
+        folder = resolved(path).parent
         self._search.insert(0, folder)
         self._wait(_Module(path, (), folder))
         for name in target.names:  # what a console script may run in turn
             other = self._directory / name
             if name.endswith(".py") and other.is_file():
-                self._search.append(other.resolve().parent)
-                self._wait(_Module(other, (), other.resolve().parent))
+                self._search.append(resolved(other).parent)
+                self._wait(_Module(other, (), resolved(other).parent))
 
     def _begin_module(self, name: str) -> None:
         self._search.insert(0, self._directory)
@@ -136,7 +136,7 @@ class Look:
             self._wait(_Module(path, package, root))
 
     def _wait(self, module: _Module) -> None:
-        path = module.path.resolve()
+        path = resolved(module.path)
         if path in self._seen:
             return
         self._seen.add(path)
@@ -211,3 +211,11 @@ def _shown(path: Path, directory: Path) -> str:
         return str(path.relative_to(directory))
     except ValueError:
         return str(path)
+
+
+def resolved(path: Path) -> Path:
+    """The path without symbolic links; as it is where these go round in a circle."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path.absolute()

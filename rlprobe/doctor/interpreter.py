@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rlprobe import environment
-from rlprobe.commands.environments import unready
+from rlprobe.commands.environments import has_dependencies, unready
 from rlprobe.commands.starts import Start
 
 SECONDS = 30.0  # for an answer; `conda run` alone takes several
@@ -75,13 +75,13 @@ def ask(start: Start, beside: Path, packages: Mapping[str, Sequence[str]]) -> An
         packages: import name -> names of the distributions it may come from.
     """
     around = start.around
-    problem = unready(around.runner, around)
+    interpreter, problem = _interpreter(start)
     if problem:
         return Answer(problem=problem)
     mark = f"rlprobe-{secrets.token_hex(8)}:"
     status = around.environ.get(environment.STATUS, "")
     asked = json.dumps({"beside": str(beside), "packages": packages, "status": status})
-    words = [*start.interpreter, "-c", _PROBE.read_text(encoding="utf-8"), mark, asked]
+    words = [*interpreter, str(_PROBE), mark, asked]  # `conda run` takes no argument of two lines
     code, output, errors = _run(words, around.environ, around.outside or around.directory)
     _, _, reply = output.partition(mark)
     if not reply and "SyntaxError" in errors:
@@ -92,6 +92,21 @@ def ask(start: Start, beside: Path, packages: Mapping[str, Sequence[str]]) -> An
         return _answer(json.loads(reply.split("\n")[0]))
     except (ValueError, TypeError, KeyError, AttributeError):
         return Answer(problem="its answer makes no sense")
+
+
+def _interpreter(start: Start) -> tuple[Sequence[str], str]:
+    """The words that start a Python, and why they are not to be used."""
+    around = start.around
+    runner = around.runner
+    script = around.directory / start.target.text if start.target.kind == "script" else None
+    if script is None or not (runner and has_dependencies(script)):
+        return start.interpreter, unready(runner, around)
+    find = [runner[0], "python", "find", "--offline", "--script", str(script)]
+    python = Path(_run(find, around.environ, around.outside or around.directory)[1].strip())
+    if not any(part.startswith("environments") for part in python.parts):  # of the cache of uv
+        made = f"uv would make an environment for '{start.target.text}' first"
+        return (), f"{made}: ask again after `uv sync --script {start.target.text}`"
+    return [str(python), *start.interpreter[len(runner) + 1 :]], ""
 
 
 def _run(words: list[str], environ: Mapping[str, str], directory: Path) -> tuple[int, str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from rlprobe import redaction
 from rlprobe.commands.starts import Start
 from rlprobe.doctor.imports import Sources
 from rlprobe.doctor.inside import Inside
@@ -31,11 +32,13 @@ class Judgement:
     Attributes:
         verdict: where its metrics are recorded.
         names: what is recorded from inside, in a few words.
+        is_opaque: whether it is a program that is not looked into.
         obstacle: what keeps it from being recorded at all; empty if nothing does.
     """
 
     verdict: Verdict = "nothing"
     names: list[str] = field(default_factory=list)
+    is_opaque: bool = False
     will: list[str] = field(default_factory=list)
     will_not: list[str] = field(default_factory=list)
     to_do: list[str] = field(default_factory=list)
@@ -57,8 +60,9 @@ def judge(start: Start, sources: Sources, answer: Answer, uses: list[Use]) -> Ju
     elif start.problem:
         judged.will_not.append(f"`{_shown(start)}`: {start.problem}")
     elif not start.interpreter:
-        judged.will_not.append(
-            f"from inside: `{start.words[0]}` is no Python, as far as can be seen"
+        judged.is_opaque = True
+        judged.will.append(
+            f"from inside, where `{start.words[0]}` starts a Python: not looked into"
         )
         _judge_output(judged, start, sources)
     elif start.target.kind == "nothing":
@@ -79,7 +83,7 @@ def _judge_python(
     judged: Judgement, start: Start, sources: Sources, answer: Answer, uses: list[Use]
 ) -> None:
     if answer.problem:
-        asked = " ".join(start.interpreter[-3:])
+        asked = " ".join(redaction.words(list(start.interpreter))[-3:])
         judged.will_not.append(f"not known: couldn't ask `{asked}`: {answer.problem}")
         judged.verdict = "unknown"
         return
@@ -99,6 +103,7 @@ def _judge_python(
         judged.will_not.append(f"gradients, weights and rollouts of the Trainer: {inside.lacks}")
         judged.to_do += inside.remedies
     _judge_switches(judged, start, sources, uses)
+    _judge_cluster(judged, start, uses)
     if sources.missing:
         judged.will_not.append(f"not known: {sources.missing}")
     if judged.obstacle:
@@ -207,6 +212,16 @@ def _judge_switches(judged: Judgement, start: Start, sources: Sources, uses: lis
         judged.will.append(f"all the same where a tracker is off: {', '.join(turned_off)}")
 
 
+def _judge_cluster(judged: Judgement, start: Start, uses: list[Use]) -> None:
+    """Workers of a Ray that runs already were started without the hook."""
+    address = start.around.environ.get("RAY_ADDRESS")
+    if address and any(use.package.name == "ray" or use.package.stack for use in uses):
+        judged.will_not.append(
+            f"workers of the Ray at RAY_ADDRESS={address}: they were started without the hook"
+        )
+        judged.to_do.append("unset RAY_ADDRESS, so that Ray is started by the command")
+
+
 def _judge_output(judged: Judgement, start: Start, sources: Sources) -> None:
     """What is recorded of what it prints."""
     output = start.around.output
@@ -224,6 +239,11 @@ def _judge_output(judged: Judgement, start: Start, sources: Sources) -> None:
         judged.to_do.append("log with any tracker, or print `step 1 loss 0.5` once a step")
     else:
         judged.verdict = "output"
+        if sources.files and not judged.will_not:
+            judged.will_not.append(
+                "calls: nothing of it reaches a tracker, as far as was looked at; rows come from "
+                "what it prints"
+            )
         seen = (
             f" (it prints or logs in {plural(sources.prints, 'place')})" if sources.prints else ""
         )
@@ -239,7 +259,7 @@ def _is_silent(sources: Sources) -> bool:
 
 
 def _shown(start: Start) -> str:
-    words = " ".join(start.words)
+    words = " ".join(redaction.words(list(start.words)))
     return words if len(words) <= 60 else f"{words[:59]}…"
 
 

@@ -1,4 +1,4 @@
-"""Asked of a Python that a command would start: `python -c` with the text of this file.
+"""Asked of a Python that a command would start, which runs this file.
 
 Standard library only, and no syntax that Python 3.6 does not know. It imports no package: it looks
 where they are. Arguments: a mark to print before the answer, and the names of packages as JSON.
@@ -53,8 +53,8 @@ def _hook(folder: "str") -> "Any":
 
 
 def _answer(asked: "dict[str, Any]") -> "dict[str, Any]":
-    if asked["beside"] and sys.path and sys.path[0] == "":
-        sys.path[0] = asked["beside"]
+    if sys.path and sys.path[0] == os.path.dirname(os.path.abspath(__file__)):  # noqa: PTH100, PTH120
+        sys.path[0] = asked["beside"]  # where Python would look first
     packages = {}
     for name, names in asked["packages"].items():
         origin = _origin(name)

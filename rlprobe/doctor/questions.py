@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rlprobe.commands.starts import Start
 from rlprobe.doctor import packages
-from rlprobe.doctor.imports import Look, Sources
+from rlprobe.doctor.imports import Look, Sources, resolved
 from rlprobe.doctor.inside import DEPENDENCIES
 from rlprobe.doctor.interpreter import Answer, ask
 from rlprobe.integrations import autoattach
@@ -39,7 +39,7 @@ class Questions:
         around = start.around
         beside = around.directory
         if start.target.kind == "script":
-            beside = (beside / start.target.text).resolve().parent
+            beside = resolved(beside / start.target.text).parent
         asked = _asked_for(sources)
         environ = tuple(sorted(around.environ.items()))
         key = (start.interpreter, beside, tuple(asked), environ)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rlprobe import naming, order_statistics, schema
+from rlprobe import naming, order_statistics, plain_trainer, schema
 from rlprobe.counters import is_counter
 from rlprobe.importers.attempts import attempts_of, continued, merged
 from rlprobe.importers.importer import Reading, Told
@@ -54,13 +54,13 @@ def assemble(path: Path, source: str, readings: Sequence[Reading], name: str = "
     notes += [f"{left_out:,} keys left out: more than memory allows"] if left_out else []
     frame = steps if len(steps) else ranks
     attempts = _attempts(frame.step, frame.attempt)
+    algorithm = _first(reading.algorithm for reading in readings) or schema.detect_algorithm(keys)
     info = RunInfo(
         path=str(path),
         id=name or path.name,
         source=source,
-        framework=framework,
-        algorithm=_first(reading.algorithm for reading in readings)
-        or schema.detect_algorithm(keys),
+        framework=framework if algorithm else plain_trainer.told_apart(framework, keys),
+        algorithm=algorithm,
         settings={key: v for reading in readings for key, v in reading.settings.items()},
         attempts=attempts,
         notes=tuple(dict.fromkeys(notes)),

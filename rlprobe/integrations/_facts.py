@@ -63,6 +63,12 @@ def algorithm(trainer: Any) -> str | None:
     return None
 
 
+def framework(trainer: Any) -> str:
+    """Whose trainer it is: TRL's, or one of transformers without it. Both name metrics alike."""
+    modules = (kind.__module__.partition(".")[0] for kind in type(trainer).__mro__)
+    return "trl" if "trl" in modules else "transformers"
+
+
 def model_name(trainer: Any) -> str | None:
     """What the model was loaded from."""
     config = getattr(trainer.model, "config", None)

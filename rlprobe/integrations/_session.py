@@ -55,7 +55,10 @@ class Session:
         }
         config = {**facts.settings(self.trainer), **(self._options.get("config") or {})}
         self._open = True
-        return Recorder(self._run_dir, **{**known, **self._options, "config": config})
+        recorder = Recorder(self._run_dir, **{**known, **self._options, "config": config})
+        if "framework" not in self._options:
+            recorder.describe(framework=facts.framework(self.trainer))
+        return recorder
 
     def _install(self) -> None:
         self.probes.run("rollouts", self.rollouts.install)

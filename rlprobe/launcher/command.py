@@ -229,10 +229,11 @@ class Launcher:
     def _settle(self) -> None:
         """What a scan of the output has takes the place of what was recorded as it came."""
         run = self.rows.settled
-        if run is None or isinstance(self.recorder, Unrecorded) or self._attached:
+        inside = self._inside() or self._has_ranks()
+        if run is None or inside or isinstance(self.recorder, Unrecorded):
             return
         try:
-            settled.settle(self.recorder, run)
+            settled.settle(self.recorder, manifest.LAUNCHER_RANK - self.place.rank, run)
         except Exception as error:  # what came is recorded
             say(f"Couldn't go through the output again: {str(error) or type(error).__name__}")
 
@@ -256,7 +257,7 @@ class Launcher:
     def _describe_reading(self, notes: list[str]) -> None:
         """What a scan of the same output would say of how it was read."""
         run_dir = self.recorder.run_dir
-        if self.rows.step is not None:
+        if self.rows.has_rows:
             unread = [dataclasses.asdict(item) for item in self.rows.unread()]
             self.recorder.describe(unread=unread)
             notes = [*self.rows.notes(), *notes]
@@ -332,7 +333,7 @@ class Launcher:
         calls = children.sources(self.status)
         for run_dir, told in (self.spools.sources if self.spools else {}).items():
             calls.setdefault(run_dir, []).extend(told)
-        if self.rows.step is not None:
+        if self.rows.has_rows:
             calls.setdefault(place, []).append(account.OUTPUT)
         for line in (
             *children.remarks(self.status),

@@ -204,8 +204,14 @@ class OutputRows:
         """The one whose keys the rows have had so far; `generic` until one is known."""
         return self._names.framework
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether the output has rows of metrics, as far as it is read."""
+        return self.step is not None or self.settled is not None
+
     def read(self, data: bytes) -> None:
         """Look at whole lines."""
+        self.settling.keep(data)
         self._is_asked = False
         learning = 0
         if self._bytes < _LEARNING_BYTES < len(data):
@@ -221,6 +227,7 @@ class OutputRows:
         self._is_asked = False
         late = last_rows(self._reader, self)
         self._record_rows(late)
+        self._may_record()  # else nothing is settled
         self.settled = self.settling.run(self._reader, late, self._alike)
 
     def unread(self) -> list[Unread]:

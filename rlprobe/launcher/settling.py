@@ -2,14 +2,18 @@
 
 Rows are recorded as they are printed, with the steps that are known by then. A scan of the same
 text knows more: whether a progress bar told the steps, which rows repeat each other, what a
-framework left out. Where that differs, it takes the place of what was recorded.
+framework left out, that all of it is JSON lines. Where that differs, it takes the place of what was
+recorded. Output of ordinary length is kept, and opened as a scan opens it; of more, what the reader
+found has been gathered meanwhile.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlprobe.errors import InputError, first_line
 from rlprobe.importers.console.messages import Message
 from rlprobe.importers.console.output import readings_at_end
 from rlprobe.importers.console.repeats.sieve import Alike
@@ -19,6 +23,7 @@ from rlprobe.importers.console.trainings import Trainings
 from rlprobe.store.table import TableRun
 
 _MOST_CELLS = 20_000_000  # numbers that are held: 160 MB
+_MOST_BYTES = 4 * 1024 * 1024  # of output that is kept
 
 
 class Settling:
@@ -32,11 +37,19 @@ class Settling:
         self.why_not = ""
         self._trainings: Trainings | None = Trainings()
         self._cells = 0
+        self._output: bytearray | None = bytearray()
 
     def stop(self, why: str = "") -> None:
         """Listen no longer."""
         self.why_not = self.why_not or why
-        self._trainings = None
+        self._trainings = self._output = None
+
+    def keep(self, data: bytes) -> None:
+        """Take whole lines, before they are read."""
+        if self._output is not None and len(self._output) + len(data) <= _MOST_BYTES:
+            self._output += data
+        else:
+            self._output = None
 
     @property
     def alarmed(self) -> bool:
@@ -92,17 +105,42 @@ class Settling:
             late: rows that it knew only in the end.
             alike: lines that were like others.
         """
-        from rlprobe.importers.open import runs_of
-
-        trainings = self._trainings
-        if trainings is None:
-            return None
-        trainings.add_late(late)
-        runs = runs_of(Path("output"), "console", readings_at_end(reader, trainings, alike))
+        runs: list[TableRun] | None = []
+        try:
+            runs = self._kept_runs()
+            if runs is None:
+                runs = self._gathered_runs(reader, late, alike)
+        except Exception as error:  # the rows as they came are recorded
+            self.why_not = f"the output could not be gone through again: {first_line(error)}"
+        runs = runs or []
         self.stop()
         if len(runs) > 1:
             self.why_not = f"{len(runs)} trainings in this output, recorded as one"
-        elif runs and len(runs[0].info.attempts) > 1:
-            launches = len(runs[0].info.attempts)
-            self.why_not = f"{launches} launches in this output, recorded as one"
-        return None if self.why_not or not runs else runs[0]
+        return runs[0] if len(runs) == 1 else None
+
+    def _kept_runs(self) -> list[TableRun] | None:
+        """The runs in output that was kept, as in a file; None where that is not all of it."""
+        from rlprobe.importers.open import open_runs
+
+        if self._output is None:
+            return None
+        try:
+            with tempfile.TemporaryDirectory(prefix="rlprobe-", ignore_cleanup_errors=True) as name:
+                path = Path(name) / "output.log"
+                path.write_bytes(self._output)
+                return [run for run in open_runs(path) if isinstance(run, TableRun)]
+        except InputError:
+            return []
+        except OSError:  # no room for a copy
+            return None
+
+    def _gathered_runs(
+        self, reader: Reader, late: Sequence[ConsoleRow], alike: Alike
+    ) -> list[TableRun]:
+        from rlprobe.importers.open import runs_of
+
+        if self._trainings is None:
+            return []
+        self._trainings.add_late(late)
+        readings = readings_at_end(reader, self._trainings, alike)
+        return runs_of(Path("output"), "console", readings)

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# SIGHUP comes when a terminal is closed, or a connection breaks; under nohup it is ignored.
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGTERM))
 
 
 class Ends(Protocol):

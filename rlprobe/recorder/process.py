@@ -319,7 +319,7 @@ class RecordedProcess:
         return _nothing
 
     def on_signal(self, number: int) -> Callable[[], object]:
-        """SIGTERM or SIGINT: write everything; what follows is the earlier handler's business."""
+        """A signal: write everything; what follows is the earlier handler's business."""
         if os.getpid() != self._owner:
             return _nothing
         if self.is_closed:

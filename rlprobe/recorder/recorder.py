@@ -62,7 +62,7 @@ class Recorder:
         rank, world_size, launch: only where the environment does not tell.
         role: what this process does if it is no trainer (`rollout`, `reward`, …): what it reports
             goes into the table `workers`, and it is no rank.
-        signals: chain onto SIGTERM and SIGINT, so that they find everything written.
+        signals: chain onto SIGTERM, SIGINT and SIGHUP, so that they find everything written.
 
     Raises:
         InputError: the directory cannot be created or written. A disk that hangs holds up the

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rlprobe.recorder.recorder import Recorder
+from rlprobe.store import manifest
+from rlprobe.values import Attempt
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,3 +38,27 @@ def replace(recorder: Recorder, tables: Mapping[str, pa.Table]) -> bool:
         return True
 
     return writer.wait(writer.request(task=task))
+
+
+def move(recorder: Recorder, attempt: Attempt, ended: str) -> bool:
+    """Go on under a new attempt: what comes is of another launch.
+
+    Args:
+        recorder: the launcher's.
+        attempt: its number, the next one, and when it began.
+        ended: how the one before ended.
+
+    Returns:
+        Whether that is on disk.
+    """
+    process = recorder._process
+    files = process.files
+
+    def task() -> bool:
+        files.tell_end(ended)
+        manifest.add_attempt(process.run_dir, attempt, "")
+        files.move(attempt.number)
+        process.writer.move(attempt.number)
+        return files.tell(None)
+
+    return process.writer.wait(process.writer.request(task=task))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from rlprobe import numbers
 from rlprobe.findings import Incident, ScanReport, Severity
 from rlprobe.gate import GateVerdict
 from rlprobe.report import account, escape, verdict
+from rlprobe.report.life import alive
 from rlprobe.report.reporter import Layout
 
 _WORDS = {
@@ -65,6 +67,7 @@ def _facts(report: ScanReport) -> str:
     facts = [escape.markdown(part) for part in kind if part]
     facts.append(numbers.steps(run.first_step, run.last_step))
     facts.append(numbers.plural(run.rows, "row"))
+    facts += [] if run.pulse is None else [alive(run.pulse, time.time())]
     return " · ".join([*facts, *(escape.markdown(note) for note in run.notes)])
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 
 from rich.text import Text
 
 from rlprobe import numbers, repetition, schema
 from rlprobe.report import escape
+from rlprobe.report.life import alive
 from rlprobe.report.lines import flow, labelled, paint, plain, wrap
 from rlprobe.report.reporter import Layout
 from rlprobe.report.sparkline import sparkline
@@ -60,6 +62,7 @@ def _header(view: StepView, width: int) -> list[Text]:
         facts.append(numbers.moment(view.time))
     if view.tokens_seen is not None:
         facts.append(f"tokens {numbers.large(view.tokens_seen)}")
+    facts += [] if view.pulse is None else [alive(view.pulse, time.time())]
     others = [str(number) for number in view.attempts if number != view.attempt]
     if others:
         facts.append(f"also in attempt {', '.join(others)} (--attempt)")
@@ -86,15 +89,31 @@ def _table(metrics: Sequence[MetricAtStep], window: int, *, everything: bool) ->
     if not metrics:
         return [Text("no metrics were logged at this step")]
     off = sum(item.unusual for item in metrics)
-    shown = metrics if everything else metrics[: max(_ROWS, min(off, _MOST))]
+    unjudged = sum(not item.judged for item in metrics)
+    most = max(_ROWS, min(off + unjudged, _MOST))
+    shown = metrics if everything else _first(metrics, most)
     column = min(32, max(len(escape.name(item.name, 32)) for item in shown))
     head = f"{'metric':<{column}}  {'value':>10}   {f'before (median of {window})':<24}  off by"
     lines = [Text(head, style="dim"), *(_row(item, column) for item in shown)]
     hidden = len(metrics) - len(shown)
     if hidden:
-        word = "within their usual range" if len(shown) >= off else "(some of them off)"
-        lines.append(Text(f"… {hidden} more {word} (--all)"))
+        lines.append(Text(f"… {hidden} more {_why_hidden(metrics, shown)} (--all)"))
     return lines
+
+
+def _first(metrics: Sequence[MetricAtStep], most: int) -> Sequence[MetricAtStep]:
+    """What is off, then what has no past that would tell, then the rest."""
+    ordered = sorted(metrics, key=lambda item: (not item.unusual, item.judged))
+    return ordered[:most]
+
+
+def _why_hidden(metrics: Sequence[MetricAtStep], shown: Sequence[MetricAtStep]) -> str:
+    hidden = [item for item in metrics if item not in shown]
+    if any(item.unusual for item in hidden):
+        return "(some of them off)"
+    if any(not item.judged for item in hidden):
+        return "without enough of a past to tell"
+    return "within their usual range"
 
 
 def _row(item: MetricAtStep, column: int) -> Text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from rich.text import Text
@@ -10,6 +11,7 @@ from rlprobe import naming, numbers
 from rlprobe.findings import Coverage, Incident, RunSummary, ScanReport, Severity
 from rlprobe.gate import GateVerdict
 from rlprobe.report import account, escape, incident_text, verdict
+from rlprobe.report.life import alive
 from rlprobe.report.lines import SEVERITY_STYLES, VERDICT_STYLES, flow, paint, plain, wrap
 from rlprobe.report.reporter import Layout
 
@@ -94,6 +96,7 @@ def _facts(report: ScanReport) -> list[str]:
         facts.append(numbers.plural(run.ranks, "rank"))
     if len(run.attempts) > (run.source != "recording"):
         facts.append(numbers.plural(len(run.attempts), "attempt"))
+    facts += [] if run.pulse is None else [alive(run.pulse, time.time())]
     return [*facts, *(escape.line(note) for note in run.notes)]
 
 
@@ -108,6 +111,8 @@ def _kind(run: RunSummary) -> list[str]:
 
 
 def _title(framework: str) -> str:
+    if framework == naming.every()["generic"].framework:  # which is none
+        return ""
     known = naming.every().get(framework)
     return known.title if known else escape.name(framework)
 

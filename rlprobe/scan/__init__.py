@@ -7,6 +7,7 @@ excerpts      what a reporter draws of a finding
 verdict       the word for a run, and why it is not said of the whole of it
 causal_order  which of two findings comes first, where their onsets alone do not tell
 incidents     links findings by cause, finds the checkpoint to restore, tells the story
+pulse         whether a run still lives
 step_view     everything known about one step
 calibration   smallest changes of knobs that keep the catalogue quiet on healthy runs
 """

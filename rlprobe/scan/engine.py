@@ -20,6 +20,7 @@ from rlprobe.scan.attempts import Branch, Told, branches, remarks, told_once, wi
 from rlprobe.scan.context import Context
 from rlprobe.scan.excerpts import with_excerpts
 from rlprobe.scan.incidents import incidents_of, linked_by_cause
+from rlprobe.scan.pulse import pulse
 from rlprobe.scan.verdict import verdict
 from rlprobe.store.run import Run
 
@@ -197,4 +198,5 @@ def _summary(run: Run, context: Context, notes: Sequence[str]) -> RunSummary:
         notes=(*info.notes, *notes),
         health=info.health,
         unread=info.unread,
+        pulse=pulse(run),
     )

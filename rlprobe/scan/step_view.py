@@ -16,6 +16,8 @@ import numpy as np
 
 from rlprobe import order_statistics, schema
 from rlprobe.errors import StepNotFoundError, UsageError
+from rlprobe.findings import Pulse
+from rlprobe.scan.pulse import pulse
 from rlprobe.store.frame import Frame, takeovers
 from rlprobe.store.run import Run
 from rlprobe.values import BoolArray, Event, FloatArray, Rollout, Series, flat
@@ -24,6 +26,7 @@ WINDOW = 50  # logged values before the step that make up a metric's usual level
 UNUSUAL = 4.0  # robust standard deviations from that level
 STICKS_OUT = 8.0  # the same for one rank among the others; a thousand ranks are many chances
 SIZEABLE = 0.1  # an advantage that moves the weights
+VITAL = ("loss", "reward_mean", "kl_mean", "grad_norm", "entropy", "policy_loss", "value_loss")
 _MIN_PAST = 5
 _RECENT = 8
 _MIN_RANKS = 4
@@ -58,6 +61,11 @@ class MetricAtStep:
     def unusual(self) -> bool:
         """Whether it is worth a look."""
         return self.deviation >= UNUSUAL
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is enough of a past, or it is off without one."""
+        return self.past >= _MIN_PAST or self.unusual
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +132,7 @@ class StepView:
     events: tuple[Event, ...]
     ranks: RanksAtStep
     groups: tuple[GroupAtStep, ...]
+    pulse: Pulse | None = None
 
 
 def view(
@@ -160,6 +169,7 @@ def view(
         events=_nearby(run, step),
         ranks=_ranks(run.ranks, step, chosen, rank, window),
         groups=_groups([rollout for rollout in rollouts if rollout.attempt == chosen]),
+        pulse=pulse(run),
     )
 
 
@@ -210,7 +220,14 @@ def _metrics(frame: Frame, rows: BoolArray, step: int, window: int) -> tuple[Met
         series = frame.series(name, upto)
         if series is not None and series.steps[-1] == step:
             metrics.append(_measure(series, window))
-    return tuple(sorted(metrics, key=lambda item: (-item.deviation, item.name)))
+    return tuple(sorted(metrics, key=lambda item: (-item.deviation, _weight(item), item.name)))
+
+
+def _weight(item: MetricAtStep) -> int:
+    """What is looked at first where nothing says that it is usual."""
+    if item.judged:
+        return 0
+    return VITAL.index(item.name) if item.name in VITAL else len(VITAL)
 
 
 def _measure(series: Series, window: int) -> MetricAtStep:

@@ -135,9 +135,8 @@ class SpooledRun:
 def _at_exit(close: Callable[[], None]) -> None:
     """Have it called as the process ends: children of multiprocessing leave without `atexit`."""
     atexit.register(close)
-    if "multiprocessing" in sys.modules:
-        from multiprocessing import util
-
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
         util.Finalize(None, close, exitpriority=0)
 
 

@@ -148,7 +148,7 @@ def of_array(name: str, values: Any) -> Dict[str, Any]:
         return {}
     floats = value.double() if hasattr(value, "double") else value.astype("float64")
     middle = floats.mean()
-    told = {
+    whole = {
         name + "_mean": middle,
         name + "_std": ((floats - middle) ** 2).mean() ** 0.5,
         name + "_min": floats.min(),
@@ -156,8 +156,8 @@ def of_array(name: str, values: Any) -> Dict[str, Any]:
     }
     if hasattr(floats, "quantile"):  # a tensor, of which torch takes so many at most
         flat = floats.flatten()
-        return {**told, name + "_p95": flat.quantile(_HIGH)} if len(flat) <= _MOST else told
-    return {**told, name + "_p95": sys.modules["numpy"].quantile(floats, _HIGH)}
+        return {**whole, name + "_p95": flat.quantile(_HIGH)} if len(flat) <= _MOST else whole
+    return {**whole, name + "_p95": sys.modules["numpy"].quantile(floats, _HIGH)}
 
 
 def _quantile(ordered: List[float], share: float) -> float:

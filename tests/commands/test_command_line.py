@@ -102,8 +102,8 @@ def test_parts_of_one_job_are_ranks_of_it(bin_: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "change"),
     [
-        ("env -i python train.py", "`env` changes it"),
-        ("env -u PYTHONPATH python train.py", "`env` changes it"),
+        ("env -i python train.py", "`env` takes PYTHONPATH away"),
+        ("env -u PYTHONPATH python train.py", "`env` takes PYTHONPATH away"),
         ("sudo -E python train.py", "`sudo` drops it: put `sudo` before `rlprobe record`"),
         ("srun --export=NONE python train.py", "`srun --export=NONE` does not pass it on"),
     ],
@@ -177,3 +177,12 @@ def test_words_without_end_end(bin_: Path) -> None:
     assert read(bin_, *(["nohup"] * 100), "python", "train.py") == []
     executable(bin_.parent / "loop.sh", "#!/bin/bash\nbash loop.sh\n./loop.sh\nsource loop.sh\n")
     assert read(bin_, "bash", "loop.sh") == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["bash", ""], ["bash", "", "x"], ["sh", "-c"], [""], ["env"], ["python", ""], ["uv", "run"],
+     ["torchrun"], ["mpirun", ":"], ["accelerate", "launch"], ["conda", "run", "-n"], ["timeout"]],
+)  # fmt: skip
+def test_words_that_lack_their_rest_are_read(bin_: Path, words: list[str]) -> None:
+    read(bin_, *words)

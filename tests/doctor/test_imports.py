@@ -126,3 +126,8 @@ def test_every_package_that_is_tapped_is_known() -> None:
 def test_a_stack_logs_by_itself(tmp_path: Path) -> None:
     (use,) = packages.uses(Sources(), "verl.trainer.main_ppo")
     assert use.seen == ("verl.trainer.main_ppo (python -m)",)
+
+
+def test_links_that_go_round_in_a_circle_are_no_script(tmp_path: Path) -> None:
+    (tmp_path / "train.py").symlink_to("train.py")
+    assert look(tmp_path, {}).missing == "no such file: 'train.py'"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,13 @@ from tests.doctor import prepared
 
 WHOLE = ("wandb 9.9", "numpy 2.0", "pyarrow 17.0")
 SOURCE = Path(rlprobe.__file__).parents[1]
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder with a short name: screens shorten long ones."""
+    with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
+        yield Path(folder).resolve()
 
 
 @pytest.fixture(autouse=True)
@@ -207,7 +216,7 @@ def test_one_of_a_runner_that_chooses_the_python(
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     code, text = screen(capsys, "uv", "run", "--no-project", "train.py")
     assert text.splitlines()[1].startswith("RECORDED")
-    assert Path("asked").read_text().startswith("run --no-project --no-sync --offline python -c")
+    assert Path("asked").read_text().startswith("run --no-project --no-sync --offline python /")
     Path("pyproject.toml").write_text("[project]\n")
     code, text = screen(capsys, "uv", "run", "train.py")
     assert "uv would make the environment '~/.venv' first: ask again after `uv sync`" in text
@@ -273,3 +282,99 @@ def test_what_cannot_be_started_is_an_error(
 ) -> None:
     assert main(["doctor", *words]) == 2
     assert capsys.readouterr().err.startswith(f"rlprobe: {error}")
+
+
+def test_a_program_that_is_not_looked_into(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    prepared.executable(tmp_path / "train", "\x7fELF")
+    code, text = screen(capsys, "./train")
+    assert text.splitlines()[1] == (
+        "OUTPUT ONLY   metrics are recorded from what the command prints; what it starts was not "
+        "seen"
+    )
+    assert "from inside, where `./train` starts a Python: not looked into" in text
+    assert code == 0
+
+
+def test_a_command_that_runs_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = screen(capsys, "ssh", "host", "python", "train.py")
+    assert "from inside: ssh runs the command on another host" in text
+    assert "record inside of it instead: `ssh … rlprobe record COMMAND`" in text
+    assert code == 0
+    code, text = screen(capsys, "sbatch", "job.sh")
+    assert text.splitlines()[1] == "NOT RECORDED   nothing of this command reaches us"
+    assert code == 1
+
+
+def test_nothing_that_the_command_names_is_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Neither the script, nor what it imports, nor what stands in a script of the shell."""
+    Path("beside.py").write_text("open('imported', 'w')\n")
+    Path("train.py").write_text("import beside, numpy\nopen('run', 'w')\n")
+    Path("run.sh").write_text(f"touch touched; $(touch sub)\n{sys.executable} train.py\n")
+    for words in (
+        ["bash", "run.sh"],
+        [sys.executable, "train.py"],
+        [sys.executable, "-m", "train"],
+    ):
+        assert main(["doctor", *words]) in (0, 1)
+    capsys.readouterr()
+    there = {path.name for path in tmp_path.iterdir()}
+    assert there == {"beside.py", "train.py", "run.sh"}
+
+
+def test_a_script_with_dependencies_of_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`uv run` makes an environment for it: that one is asked, if it is there."""
+    python = prepared.environment(tmp_path / "environments-v2" / "train-1", *WHOLE, ours=False)
+    stub = '#!/bin/sh\necho "$@" | cut -c1-80 >> asked\ncat where\n'
+    prepared.executable(tmp_path / "bin" / "uv", stub)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    Path("train.py").write_text(
+        f'# /// script\n# dependencies = ["wandb"]\n# ///\n{prepared.TRAIN}'
+    )
+    Path("where").write_text("/usr/bin/python3\n")
+    code, text = screen(capsys, "uv", "run", "train.py")
+    assert "uv would make an environment for 'train.py' first: ask again after `uv sync" in text
+    assert code == 3
+    Path("where").write_text(f"{python}\n")
+    code, text = screen(capsys, "uv", "run", "train.py")
+    assert text.splitlines()[1].startswith("RECORDED")
+    assert "wandb 9.9: wandb.log (train.py, line 9)" in text
+    assert code == 0
+    assert Path("asked").read_text().startswith("python find --offline --script")
+
+
+def test_workers_of_a_ray_that_runs_already(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = prepared.environment(tmp_path / "env", "ray 2.9", *WHOLE)
+    Path("train.py").write_text("from ray import train\ntrain.report({'loss': 1})\n")
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    _, text = screen(capsys, python, "train.py")
+    assert "ray 2.9: train.report (train.py, line 2)" in text
+    assert "workers of the Ray at RAY_ADDRESS=10.0.0.1:6379: they were started without" in text
+
+
+def test_variables_before_a_command_are_the_shells(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "A=1", "python", "train.py"]) == 2
+    assert "try: Put `env` before it" in capsys.readouterr().err
+
+
+def test_secrets_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    secret = "hf_abcdefghijklmnopqrstuvwxyz0123456789"
+    Path("run.sh").write_text(
+        f"ssh --token={secret} python3 a.py\nnosuchrun python --api-key {secret}\n"
+    )
+    for words in (
+        ["python3", "train.py", "--api-key", secret],
+        ["bash", "run.sh"],
+        ["nosuch", secret],
+    ):
+        main(["doctor", *words])
+        main(["doctor", "--format", "json", *words])
+        captured = capsys.readouterr()
+        assert secret not in captured.out + captured.err

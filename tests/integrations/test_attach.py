@@ -119,13 +119,16 @@ def _events(run_dir: Path, kind: str) -> list[Any]:
     return [event for event in Recording(run_dir).events if event.kind == kind]
 
 
-def test_a_bare_trainer(make: Make, tmp_path: Path) -> None:
+def test_a_bare_trainer(make: Make, tmp_path: Path, screen: Callable[..., str]) -> None:
     trainer = make(eval_strategy="steps", eval_steps=5, label_names=["y"])
     recorder = attach(trainer, tmp_path / "run")
     trainer.train()
     recording = Recording(recorder.run_dir)
     assert recording.info.attempts[0].ended == "completed"
-    assert recording.info.framework == "trl"
+    assert recording.info.framework == "transformers"
+    assert "   Hugging Face Trainer   steps 1-" in screen("scan", tmp_path / "run")
+    rows = 'select count(*), count(distinct step), count("eval/loss") from steps'
+    assert screen("query", tmp_path / "run", rows).splitlines()[1].split() == ["10", "10", "2"]
     loss = recording.steps.series("loss")
     assert loss is not None
     logged = {row["step"]: row["loss"] for row in trainer.state.log_history if "loss" in row}

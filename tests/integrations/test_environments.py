@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from rlprobe.cli import main
 from rlprobe.store.recording import Recording
 from tests.launcher import processes
 
@@ -89,7 +90,9 @@ def loss(run_dir: str = "run") -> list[float]:
     return list(map(float, series.values))
 
 
-@pytest.mark.parametrize("how", ["python", "-m", "bash", "shebang", "env", "stdin"])
+@pytest.mark.parametrize(
+    "how", ["python", "-m", "bash", "shebang", "env", "stdin", "safe path", "no user site", "-sBOO"]
+)
 def test_an_environment_without_rlprobe(bare: Path, record: Record, how: str) -> None:
     Path("run.sh").write_text(f"#!/bin/bash\nset -e\ncd .\n{bare} train.py\n")
     Path("run.sh").chmod(0o755)
@@ -101,6 +104,9 @@ def test_an_environment_without_rlprobe(bare: Path, record: Record, how: str) ->
         "bash": ["bash", "run.sh"],
         "shebang": ["./train"],
         "env": ["env", "A=1", "nice", bare, "-u", "train.py"],
+        "safe path": ["env", "PYTHONSAFEPATH=1", bare, "train.py"],
+        "no user site": ["env", "PYTHONNOUSERSITE=1", bare, "train.py"],
+        "-sBOO": [bare, "-sBOO", "train.py"],
         "stdin": ["sh", "-c", f"{bare} - < train.py"],
     }
     said = record(*commands[how])
@@ -236,3 +242,67 @@ def test_a_notebook_that_is_executed(bare: Path, record: Record, tmp_path: Path)
     said = record(sys.executable, "-c", code, "--timeout=90", "n.ipynb", **given)
     assert "5 rows from SummaryWriter.add_scalar" in said
     assert loss() == pytest.approx(LOSS)
+
+
+# The shape of tensorboardX, for Pythons that the real one is not installed for.
+WRITER = """
+class SummaryWriter:
+    def __init__(self, folder): pass
+    def add_scalar(self, tag, scalar_value, global_step=None, walltime=None): return tag
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+"""
+
+
+def old_python(version: str) -> Path | None:
+    """A Python of this version on this machine."""
+    named = shutil.which(f"python{version}")
+    places = [Path(named)] if named else []
+    places += Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}")
+    for place in places:
+        code = ["-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+        done = subprocess.run([place, *code], capture_output=True, text=True, check=False)
+        if done.stdout.strip() == version:
+            return place
+    return None
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.12", "3.13"])
+def test_pythons_of_other_versions(
+    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    python = old_python(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version}")
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(TRAIN)
+    Path("tensorboardX").mkdir()
+    Path("tensorboardX/__init__.py").write_text("from .writer import SummaryWriter\n")
+    Path("tensorboardX/writer.py").write_text(WRITER)
+    assert "5 rows from SummaryWriter.add_scalar" in record(python, "train.py")
+    assert loss() == pytest.approx(LOSS)
+
+
+@pytest.mark.parametrize("version", ["3.6", "3.7"])
+def test_pythons_that_are_too_old_run_as_before(record: Record, version: str) -> None:
+    python = old_python(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version}")
+    said = record(python, "-c", "print('step 1 loss 0.5')")
+    assert f"Python {version} is older than 3.11" in said
+    assert "1 row from the output" in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["{python} train.py", "bash run.sh", "{python} -I train.py", "env -i {python} train.py"],
+)
+def test_doctor_says_what_record_does(
+    bare: Path, record: Record, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """What is said to be recorded from inside is, and what is not said to be is not."""
+    Path("run.sh").write_text(f"set -e\nexport A=1\n{bare} train.py | tee log\n")
+    words = command.format(python=bare).split()
+    main(["doctor", "--format", "json", "--", *words])
+    verdict = json.loads(capsys.readouterr().out)["verdict"]
+    assert (verdict == "inside") == ("SummaryWriter.add_scalar" in record(*words))

@@ -157,6 +157,25 @@ LOGS: dict[str, list[str]] = {
         "***** Running training *****", "  Num examples = 8", "  Total optimization steps = 4",
         *(f"{{'loss': 0.{n}, 'reward': 0.{n}, 'kl': 0.0{n}, 'epoch': 0.{n}}}" for n in range(1, 5)),
     ],
+    "JSON lines with text in them": [
+        f'{{"step": {step}, "loss": 0.{step}, "phase": "train", "grad_norm": {"NaN" if step > 6 else 0.5}}}'
+        for step in range(1, 9)
+    ],
+    "CSV": ["step,loss,reward", *(f"{step},0.{step},{step}" for step in range(1, 9))],
+    "lines that a terminal broke": [
+        line
+        for step in range(1, 7)
+        for line in (f"step {step:05d} | loss 0.5{step} | grad_norm 1.", f"2{step}")
+    ],
+    "a launch that died and was resumed": [
+        *(f"step {step} | loss {'nan' if step > 5 else step / 10}" for step in range(1, 8)),
+        "Traceback (most recent call last):",
+        '  File "/job/train.py", line 3, in <module>',
+        "RuntimeError: the loss is not finite",
+        "Resuming training from checkpoint ckpt/step_4",
+        *(f"step {step} | loss 0.{step}5" for step in range(5, 12)),
+        "OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768",
+    ],
     "a launch that is resumed": [
         *(f"step {step} | loss 0.{step}" for step in range(1, 7)),
         "Resuming training from checkpoint ckpt/step_4",

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from rlprobe import diagnose
 from rlprobe.cli import main
 from rlprobe.importers import open_runs
 from rlprobe.recorder import replacing
 from rlprobe.store.frame import Frame
 from rlprobe.store.recording import Recording
+from rlprobe.store.run import Run
 from rlprobe.values import Event
 from tests.launcher import console_logs
 
@@ -30,7 +32,7 @@ while content:
         time.sleep(0.6)
 """
 OF_THE_LAUNCHER = {"run_started", "run_ended", "crash", "halted"}
-SEVERAL = {"two trainings", "a launch that is resumed"}
+SEVERAL = {"two trainings"}
 
 
 def record(name: str, folder: Path, seed: int) -> tuple[Path, Recording]:
@@ -52,10 +54,21 @@ def columns(frame: Frame) -> dict[str, Any]:
     return logged
 
 
+def spans(run: Run) -> list[tuple[int | None, int | None]]:
+    """From which step to which each attempt came."""
+    return [(one.first_step, one.last_step) for one in run.info.attempts]
+
+
+def findings(run: Run) -> list[tuple[str, int, int | None]]:
+    """What a scan finds in a run."""
+    report = diagnose(run)
+    return [(one.detector, one.first_bad_step, one.resolved_by) for one in report.findings]
+
+
 def told(events: tuple[Event, ...]) -> list[Any]:
     """Events of the output, in an order of their own."""
     every = [
-        (one.kind, one.step, one.rank, one.message, sorted(map(str, one.data.items())))
+        (one.attempt, one.kind, one.step, one.rank, one.message, sorted(map(str, one.data.items())))
         for one in events
         if one.kind not in OF_THE_LAUNCHER
     ]
@@ -69,6 +82,7 @@ def test_recording_reads_what_scanning_reads(name: str, tmp_path: Path) -> None:
     assert len(scanned.steps)
     assert columns(recorded.steps) == columns(scanned.steps)
     assert columns(recorded.ranks) == columns(scanned.ranks)
+    assert spans(recorded) == spans(scanned)
     assert told(recorded.events) == told(scanned.events)
     assert recorded.info.notes == scanned.info.notes
     assert recorded.info.unread == scanned.info.unread
@@ -76,6 +90,7 @@ def test_recording_reads_what_scanning_reads(name: str, tmp_path: Path) -> None:
     assert recorded.info.algorithm == scanned.info.algorithm
     assert (recorded.info.framework or "generic") == (scanned.info.framework or "generic")
     assert not recorded.problems
+    assert findings(recorded) == findings(scanned)
 
 
 def test_rows_keep_their_times_where_their_steps_change(tmp_path: Path) -> None:
@@ -98,19 +113,24 @@ def test_a_message_keeps_the_time_at_which_it_came(tmp_path: Path) -> None:
     assert started.time < event.time <= started.time + 60
 
 
-@pytest.mark.parametrize(
-    ("name", "note"),
-    [
-        ("two trainings", "2 trainings in this output, recorded as one"),
-        ("a launch that is resumed", "2 launches in this output, recorded as one"),
-    ],
-)
-def test_several_trainings_of_a_command_are_one_recording_and_that_is_said(
-    name: str, note: str, tmp_path: Path
-) -> None:
-    _, recorded = record(name, tmp_path, seed=2)
-    assert note in recorded.info.notes
-    assert len(recorded.steps) >= 8
+def test_several_trainings_of_a_command_are_one_recording_and_that_is_said(tmp_path: Path) -> None:
+    _, recorded = record("two trainings", tmp_path, seed=2)
+    assert "2 trainings in this output, recorded as one" in recorded.info.notes
+    assert len(recorded.steps) == 8
+
+
+def test_a_launch_that_died_is_an_attempt_of_its_own(tmp_path: Path) -> None:
+    """What it logged before it was overtaken is not lost to the rows that came after."""
+    _, recorded = record("a launch that died and was resumed", tmp_path, seed=2)
+    first, second = recorded.info.attempts
+    assert (first.ended, second.ended) == ("crashed", "completed")
+    (crash,) = [one for one in recorded.events if one.kind == "crash"]
+    assert (crash.attempt, crash.step) == (1, 7)
+    assert crash.message == "RuntimeError: the loss is not finite"
+    (ended,) = [one for one in recorded.events if one.kind == "run_ended"]
+    assert (ended.attempt, ended.step) == (2, 11)
+    resolved = {(one.detector, one.resolved_by) for one in diagnose(recorded).findings}
+    assert resolved == {("NONFINITE_METRIC", 2), ("CRASH", 2)}
 
 
 def test_a_failure_is_the_launchers_to_tell(tmp_path: Path) -> None:

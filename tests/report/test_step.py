@@ -6,11 +6,13 @@ import json
 import math
 import unicodedata
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rlprobe import Recorder
 from rlprobe.report import step_json, step_text
 from rlprobe.report.reporter import Layout
 from rlprobe.scan.step_view import StepView, view
@@ -165,3 +167,38 @@ def test_hostile_text_is_harmless(hostile: StepView, options: Any, colour: bool)
     assert "[red]" in text
     assert max(len(line) for line in text.splitlines()) < 300
     json.loads(step_json.render(hostile))
+
+
+# --- without a past ------------------------------------------------------------------------------
+
+
+def test_what_has_no_past_is_shown_and_not_called_usual(
+    tmp_path: Path, screen: Callable[..., str]
+) -> None:
+    names = [f"metric_{number:02}" for number in range(30)]
+    vital = {"loss": 0.1, "reward_mean": 0.5, "kl_mean": 0.01}
+    with Recorder(tmp_path) as recorder:
+        recorder.step(1, **dict.fromkeys(names, 1.0), **vital)
+    seen = screen("show", tmp_path, "--step", 1)
+    rows = [line.split() for line in seen.partition("off by")[2].splitlines()[1:]]
+    assert [row[:2] for row in rows[:3]] == [
+        ["loss", "0.1"],
+        ["reward_mean", "0.5"],
+        ["kl_mean", "0.01"],
+    ]
+    assert seen.count("no past") == 24
+    assert "… 9 more without enough of a past to tell (--all)" in seen
+    assert "usual" not in seen
+
+
+def test_with_a_past_what_is_usual_is_hidden(tmp_path: Path, screen: Callable[..., str]) -> None:
+    names = [f"metric_{number:02}" for number in range(30)]
+    with Recorder(tmp_path) as recorder:
+        for step in range(1, 21):
+            recorder.step(step, **dict.fromkeys(names, 1.0), loss=1.0 if step < 20 else 9.0)
+        recorder.step(21, **dict.fromkeys(names, 1.0), loss=1.0, late=3.0)
+    seen = screen("show", tmp_path, "--step", 20)
+    assert "… 26 more within their usual range (--all)" in seen
+    late = screen("show", tmp_path, "--step", 21)
+    assert late.partition("off by\n")[2].startswith("late")
+    assert "within their usual range" in late
