@@ -38,6 +38,7 @@ HOOKS: Dict[str, str] = {
     "ray.tune.trainable.trainable_fn_utils": "ray",
     "ray.tune.trainable.trainable": "ray",
     "ray.tune.callback": "ray",
+    "ray.train.v2._internal.execution.worker_group.thread_runner": "ray",
     "ray.air.integrations.wandb": "ray",
     "accelerate.accelerator": "accelerate",
     "keras.src.callbacks.callback_list": "keras",

@@ -189,6 +189,12 @@ class Hub:
             self.release()
             self._streams.close()
 
+    def training_ended(self, error: Optional[BaseException] = None) -> None:
+        """A framework's training function returned or raised; its process may be killed next."""
+        with self._lock:
+            self._release()
+        self._streams.finish(error)
+
     # --- runs ------------------------------------------------------------------------------------
 
     def _open(self, number: int, stream: Stream) -> Optional[Run]:

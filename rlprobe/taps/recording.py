@@ -158,6 +158,11 @@ class RecordedRun:
         """The run is over; the process goes on."""
         self._recorder.finish()
 
+    def crash(self, error: BaseException) -> None:
+        """Training ended with this; the process may be killed before it can say so itself."""
+        self._recorder.crash(error, step=self.last_step if self.last_step >= 0 else None)
+        self._recorder.close("crashed")
+
     def give_way(self) -> bool:
         """End, if it has a few rows only and no other process its part in it; whether it did."""
         if not self._is_alone or self._rows.count > _FEW:

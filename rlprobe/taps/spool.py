@@ -102,6 +102,10 @@ class SpooledRun:
         """The run is over; the process goes on."""
         self._flush()
 
+    def crash(self, error: BaseException) -> None:
+        """What was told is written; how the process ended, the launcher sees."""
+        self._flush()
+
     def give_way(self) -> bool:
         """Where this is needed there are no trainers that record themselves."""
         return False

@@ -77,6 +77,9 @@ class Run(Protocol):
     def finish(self) -> None:
         """The run is over; the process goes on."""
 
+    def crash(self, error: BaseException) -> None:
+        """Training ended with this; the process may be killed before it can say so itself."""
+
     def give_way(self) -> bool:
         """End, if it has a few rows only and no other process its part in it; whether it did."""
 
@@ -120,6 +123,9 @@ class Prefixed:
 
     def finish(self) -> None:
         """The writer is done; its run may not be."""
+
+    def crash(self, error: BaseException) -> None:
+        """The run is told itself."""
 
     def give_way(self) -> bool:
         """A run as a whole may."""
@@ -221,6 +227,15 @@ class Streams:
     def give_way(self) -> bool:
         """End the only run, if it has a few rows only; whether it did."""
         return len(self._opened) == 1 and self._opened[0] is not None and self._opened[0].give_way()
+
+    def finish(self, error: Optional[BaseException] = None) -> None:
+        """All training of this process is over, in order or with an exception."""
+        for run in self._opened:
+            if run is not None:
+                if error is None:
+                    run.finish()
+                else:
+                    run.crash(error)
 
     def close(self) -> None:
         """The process ends."""

@@ -27,7 +27,7 @@ LAUNCHERS = {
     "": [],
     "torchrun": ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
     "accelerate": [
-        *("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"),
+        *("-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"),
         *("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"),
     ],
 }

@@ -64,3 +64,19 @@ def test_value_for_value_and_unharmed(case: Case, both: Both) -> None:
     for stored in recorded.stored:
         tried = [differences(run, stored, single=case.single) for run in runs]
         assert [] in tried, "\n".join(min(tried, key=len)[:20]) + recorded.said[-1500:]
+
+
+@pytest.mark.parametrize("name", ["accelerate-accelerate_loop", "ray_train"])
+def test_each_rank_keeps_its_own(name: str, both: Both) -> None:
+    case = next(case for case in CASES if case.name == name)
+    _, recorded = both(case)
+    (run,) = recorded_runs(recorded)
+    assert run.info.world_size == 2
+    of_ranks = run.ranks.series_by_rank("loss")
+    (stored,) = recorded.stored
+    steps = [int(step) for step in stored[next(key for key in stored if key.endswith("loss"))]]
+    assert {rank: series.steps.tolist() for rank, series in of_ranks.items()} == {
+        0: steps,
+        1: steps,
+    }
+    assert [attempt.ended for attempt in run.info.attempts] == ["completed"]

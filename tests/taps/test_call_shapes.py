@@ -333,3 +333,29 @@ def test_a_function_of_ray_tune_reports_once(heard: Heard) -> None:
     FunctionTrainable().train()
     CallbackList().on_trial_result(iteration=1, result=0.5)
     assert heard.rows == [({"loss": 0.5}, 1)]
+
+
+@pytest.mark.parametrize("error", [None, ValueError("theirs")])
+def test_how_a_worker_of_ray_train_ends(
+    heard: Heard, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    ends: list[BaseException | None] = []
+    monkeypatch.setattr(HUB, "training_ended", ends.append)
+
+    class ThreadRunner:
+        def run(self, target: Any) -> Any:
+            assert target.__name__ == "train"
+            return target()
+
+    def train() -> str:
+        if error is not None:
+            raise error
+        return "trained"
+
+    ray.install(SimpleNamespace(ThreadRunner=ThreadRunner))
+    if error is None:
+        assert ThreadRunner().run(train) == "trained"
+    else:
+        with pytest.raises(ValueError, match="theirs"):
+            ThreadRunner().run(train)
+    assert ends == [error]

@@ -39,6 +39,9 @@ class Kept:
     def text(self, source: str, name: str, text: str, step: int | None) -> None:
         self.config[name] = text
 
+    def crash(self, error: BaseException) -> None:
+        pass
+
     def finish(self) -> None:
         self.finished = True
 

@@ -7,8 +7,9 @@ of a result, in the driver or in an actor of their own, is said again, and not h
 
 from __future__ import annotations
 
+import functools
 import sys
-from typing import Any
+from typing import Any, Optional
 
 from ..hub import HUB
 from ..streams import Stream
@@ -33,10 +34,44 @@ def install(module: Any) -> None:
     for owner, names in _SAID_AGAIN.items():
         for name in names:
             tap(getattr(module, owner, None), name, _not_heard, _REPORT)
-    if hasattr(module, "Trainable"):
+    if hasattr(module, "ThreadRunner"):
+        _watch_the_end(module.ThreadRunner)
+    elif hasattr(module, "Trainable"):
         tap_result(module.Trainable, "train", _trained, _TRAIN)
     elif hasattr(module, "report"):
         tap(module, "report", _report, _REPORT)
+
+
+def _watch_the_end(runner: Any) -> None:
+    """See how a worker's training function ends: Ray kills the worker then."""
+    original = runner.run
+
+    @functools.wraps(original)
+    def run(self: Any, target: Any) -> Any:
+        return original(self, _ending(target))
+
+    runner.run = run
+
+
+def _ending(target: Any) -> Any:
+    @functools.wraps(target)
+    def watched() -> Any:
+        try:
+            result = target()
+        except BaseException as error:
+            _tell_end(error)
+            raise
+        _tell_end(None)
+        return result
+
+    return watched
+
+
+def _tell_end(error: Optional[BaseException]) -> None:
+    try:
+        HUB.training_ended(error)
+    except Exception as failure:
+        HUB.fail(_REPORT, failure)
 
 
 def _not_heard(*_: Any, **__: Any) -> None:
