@@ -18,7 +18,8 @@ class PreferenceCollapse(Detector):
 
     What it detects
         A preference accuracy far below one half for long, an accuracy that has lost most of what
-        it had above one half, or margins below zero that go on falling.
+        it had above one half, or margins below zero that go on falling. Also, as info, that the
+        chosen answers have become less likely together with the rejected ones.
 
     Why it matters
         An accuracy of one half is that of a coin. Far below it, the model has learnt the opposite
@@ -38,16 +39,24 @@ class PreferenceCollapse(Detector):
 
     When it is wrong
         Pairs whose labels are mostly noise keep the accuracy near one half: that is not reported.
-        A set of deliberately reversed or adversarial pairs in a curriculum looks the same.
+        A set of deliberately reversed or adversarial pairs in a curriculum looks the same. That
+        both answers become less likely is common, also in runs that end well. A model that prefers
+        the longer answer is not seen: trainers log no lengths of the two.
 
     References
         Rafailov et al., Direct preference optimization (2023). TRL, `dpo_trainer.py`:
-        `rewards/accuracies`, `rewards/margins`. Razin et al., Unintentional unalignment (2024).
+        `rewards/accuracies`, `rewards/margins`, `logps/chosen`. Razin et al., Unintentional
+        unalignment: likelihood displacement in direct preference optimization (2024). Pal et al.,
+        Smaug: fixing failure modes of preference optimisation with DPO-positive (2024).
     """
 
     id = "PREFERENCE_COLLAPSE"
     severity = Severity.CRITICAL
-    needs = (("preference_accuracy",), ("preference_margin",))
+    needs = (
+        ("preference_accuracy",),
+        ("preference_margin",),
+        ("chosen_logprob", "rejected_logprob"),
+    )
     caused_by = (
         "GRAD_PATHOLOGY",
         "NONFINITE_METRIC",
@@ -65,10 +74,14 @@ class PreferenceCollapse(Detector):
     learnt = fixed(0.65, "accuracy that shows that something had been learnt")
     least_margin = fixed(0.05, "size of a margin from which answers differ")
     wide_margin = fixed(0.2, "a mean margin below minus this is one of the wrong sign")
+    fallen = fixed(0.2, "part of its log-probability at the start that a chosen answer has lost")
     reach = fixed(32, "rows before a low mean in which the change is looked for")
 
     def scan(self, run: RunContext) -> Iterator[Finding]:
-        """What the accuracy tells; where it is not logged, what the margin does."""
+        """What the accuracy tells, or else the margin; and whether both answers fell."""
+        yield from self._both_fell(run)
+        if run.series("preference_accuracy") is None and run.series("preference_margin") is None:
+            return
         accuracy = self._measured(run, "preference_accuracy")
         if accuracy is not None:
             accuracy.require(self.rows)
@@ -123,6 +136,47 @@ class PreferenceCollapse(Detector):
         sinks = mean[-1] < mean[-1 - self.rows] or float(np.nanmax(mean)) > self.wide_margin
         if sinks:
             yield self._opposite(self._from_change(stretches[-1]), "margin")
+
+    @rule("displaced")
+    def _both_fell(self, run: RunContext) -> Iterator[Finding]:
+        """The mean log-probability of the chosen answers in the last `rows` rows is below that of
+        the first by `fallen` of it and by `sigmas` standard errors of both, and that of the
+        rejected answers fell further: likelihood displacement. Info.
+        """
+        chosen = Signal.logged(run, "chosen_logprob")
+        if chosen is None or len(chosen) < 2 * self.rows:
+            return
+        rejected = stats.finite(chosen.beside("rejected_logprob"))
+        if not np.isfinite([*rejected[: self.rows], *rejected[-self.rows :]]).all():
+            return
+        was, now = _ends(chosen.values, self.rows)
+        lost = was - now
+        other_was, other_now = _ends(rejected, self.rows)
+        error = math.sqrt(2) * self._error(chosen)
+        if lost > max(self.fallen * abs(was), error) and other_was - other_now > lost:
+            mean = stats.rolling_mean(chosen.values, self.rows)
+            below = np.flatnonzero(mean < was - max(self.fallen * abs(was), error))
+            stretch = stretch_from(chosen, int(below[0]))
+            yield finding(
+                self,
+                stretch,
+                f"The chosen answers became less likely{SINCE}, their log-probability went from "
+                f"{number(was)} to {number(now)}, that of the rejected ones from "
+                f"{number(other_was)} to {number(other_now)}: the margin grows while both fall.",
+                variant="displaced",
+                severity=Severity.INFO,
+                confidence=0.8,
+                evidence=(
+                    stretch.at_onset(was),
+                    stretch.in_all(now, was, "mean of the last rows, against the first"),
+                    *(stretch.beside(n).evidence() for n in ("preference_margin", "loss")),
+                ),
+                remedies=(
+                    "read what the model writes now: likelihood went to answers that nobody rated",
+                    "add a term for the chosen answers (rpo_alpha, DPOP), or raise beta",
+                    "lower the learning rate, or stop earlier",
+                ),
+            )
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -200,3 +254,8 @@ class PreferenceCollapse(Detector):
                 "lower the learning rate, or raise beta",
             ),
         )
+
+
+def _ends(values: stats.FloatArray, rows: int) -> tuple[float, float]:
+    """Mean of the first and of the last rows."""
+    return float(np.nanmean(values[:rows])), float(np.nanmean(values[-rows:]))

@@ -46,7 +46,6 @@ INNER_ROOMS = {
     "nearest",
     "numbers",
     "order_statistics",
-    "plain_trainer",
     "recorder",
     "redaction",
     "repetition",

@@ -33,7 +33,6 @@ ALLOWED: dict[str, set[str]] = {
     "naming": {"schema"},
     "counters": {"schema"},
     "nearest": {"schema", "naming"},
-    "plain_trainer": {"naming"},
     "stats": set(),
     "detector": {"stats", "schema"},
     "rule": {"stats", "detector"},
@@ -41,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": {"detector", "catalog"},
     "store": {"schema", "counters"},
     "recorder": {"schema", "naming", "store"},
-    "importers": {"schema", "naming", "nearest", "counters", "plain_trainer", "store"},
+    "importers": {"schema", "naming", "nearest", "counters", "store"},
     "taps": {"schema", "recorder"},
     "commands": set(),
     "launcher": {

@@ -12,12 +12,7 @@ from rlprobe.exit_codes import COULD_NOT_JUDGE, FAILED, PASSED
 
 
 def doctor(
-    command: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="COMMAND...", help="The training command, as usual; `--` may come before it."
-        ),
-    ],
+    command: options.Command,
     run: Annotated[
         Path | None,
         typer.Option("--run", help="Run directory, as for `rlprobe record`."),

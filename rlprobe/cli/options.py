@@ -54,6 +54,12 @@ OnePath = Annotated[
 ]
 Format = Annotated[str, formats(*FORMATS)]
 TextOrJson = Annotated[str, formats("text", "json")]
+Command = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="COMMAND...", help="The training command, as usual; `--` may come before it."
+    ),
+]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write to a file instead of stdout."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,12 +16,7 @@ from rlprobe.exit_codes import COULD_NOT_JUDGE, PASSED
 
 
 def record(
-    command: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="COMMAND...", help="The training command, as usual; `--` may come before it."
-        ),
-    ],
+    command: options.Command,
     run: Annotated[
         Path | None,
         typer.Option("--run", help="Run directory. Default: runs/<command name>-<time>."),
@@ -67,21 +63,21 @@ def record(
             f"Couldn't let the group '{group}' read the recording: there is no such group",
             hint="Name one that `id` shows.",
         )
-    code, run_dir = launcher.run(command, run, group=group, say_every=say_every)
-    if run_dir is None:
+    code, run_dirs = launcher.run(command, run, group=group, say_every=say_every)
+    if not run_dirs:
         return code or (COULD_NOT_JUDGE if fail_on else PASSED)
     if not (scan or fail_on):
         return code
-    judged = scan_after(run_dir, fail_on or "never")
+    judged = scan_after(run_dirs, fail_on or "never")
     return code or (judged if fail_on else PASSED)
 
 
-def scan_after(run_dir: Path, fail_on: str) -> int:
-    """Scan a finished recording: the exit code of `rlprobe scan`, whatever goes wrong.
+def scan_after(run_dirs: Sequence[Path], fail_on: str) -> int:
+    """Scan finished recordings: the exit code of `rlprobe scan`, whatever goes wrong.
 
     The report goes to standard error: standard output is the command's.
     """
     from rlprobe.cli import main
 
     with contextlib.redirect_stdout(sys.stderr):
-        return main(["scan", "--fail-on", fail_on, "--", str(run_dir)])
+        return main(["scan", "--fail-on", fail_on, "--", *map(str, run_dirs)])

@@ -160,9 +160,9 @@ def _mpi(words: Sequence[str], around: Surroundings) -> list[Started]:
         remote |= bool({"-H", "-host", "--host", "--hostfile", "-f"} & {name for name, _ in given})
         parts.append((rest, around))
     told = ("on other hosts the hook needs `-x PYTHONPATH -x RLPROBE_RUN`",) if remote else ()
-    shared = _launched(around, "mpirun", total)
-    shared = replace(shared, remarks=(*shared.remarks, *told))
-    return [(rest, shared) for rest, _ in parts if rest]
+    there = _launched(around, "mpirun", total)
+    there = replace(there, remarks=(*there.remarks, *told))
+    return [(rest, there) for rest, _ in parts if rest]
 
 
 def _parts(words: Sequence[str]) -> list[list[str]]:

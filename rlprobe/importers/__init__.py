@@ -17,6 +17,7 @@ evaluations        which rows are those of an evaluation
 unread             counts what looks like metrics and was not understood
 rows, points       rows of {key: value}, or points of one metric each -> columns of numbers
 attempts, assemble relaunches in one log; what was read -> one run, under canonical names
+plain_trainer      the Trainer without TRL, which logs under the same names
 placing            events between rows -> events with a step and a launch
 directory, folders files of a directory; folders in it that are read as a whole
 membership         what the names of files tell: run, rank, launch

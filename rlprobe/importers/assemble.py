@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rlprobe import naming, order_statistics, plain_trainer, schema
+from rlprobe import naming, order_statistics, schema
 from rlprobe.counters import is_counter
+from rlprobe.importers import plain_trainer
 from rlprobe.importers.attempts import attempts_of, continued, merged
 from rlprobe.importers.importer import Reading, Told
 from rlprobe.importers.placing import placed

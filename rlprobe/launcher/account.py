@@ -104,11 +104,14 @@ def closing(
         calls: whose rows a recording holds, by directory.
         command: that was run.
     """
-    inside = dict.fromkeys(map(os.path.abspath, children.run_dirs(status)))
+    inside = dict.fromkeys(map(_whole, children.run_dirs(status)))
+    told: dict[str, list[str]] = {}
+    for place, sources in calls.items():
+        told.setdefault(_whole(place), []).extend(sources)
     why = _UNCALLED if inside else children.why_outside(status, command)[0]
     lines = []
-    for place in dict.fromkeys([run_dir, *inside]):
-        sources = calls.get(place) or ([_INSIDE] if place in inside else [])
+    for place in dict.fromkeys([_whole(run_dir), *inside]):
+        sources = told.get(place) or ([_INSIDE] if place in inside else [])
         lines.append(_line(of_recording(Path(place)), _shortest(place), sources, why))
     return lines
 
@@ -122,11 +125,15 @@ def _line(account: Account, shown: str, sources: Sequence[str], why: str) -> str
     return f"{', '.join([rows + told, *more])}; recorded in {shown}"
 
 
+def _whole(place: str) -> str:
+    """A directory's one name: a launcher's and a process's may go by different ways."""
+    return os.path.realpath(place)
+
+
 def _shortest(place: str) -> str:
-    """Relative to the working directory where that is below it."""
-    path = Path(place)
+    """Relative to the working directory where that is shorter."""
     with contextlib.suppress(ValueError, OSError):
-        return str(path.relative_to(Path.cwd()))
+        return min(os.path.relpath(place), place, key=len)
     return place
 
 

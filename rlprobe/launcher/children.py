@@ -31,8 +31,19 @@ def attached(status: Path, run_dir: Path) -> bool:
 
     A helper that records elsewhere says nothing of the training.
     """
+    return any(True for _ in _of_training(status, run_dir))
+
+
+def beside(status: Path, run_dir: Path) -> list[Path]:
+    """The directories of further trainings, beside that of the first."""
+    first = os.path.realpath(run_dir)
+    return [Path(place) for place in dict.fromkeys(_of_training(status, run_dir)) if place != first]
+
+
+def _of_training(status: Path, run_dir: Path) -> Iterator[str]:
     own = re.compile(re.escape(os.path.realpath(run_dir)) + r"(-\d+)?")
-    return any(own.fullmatch(os.path.realpath(place)) for place in run_dirs(status))
+    places = map(os.path.realpath, run_dirs(status))
+    return (place for place in places if own.fullmatch(place))
 
 
 def run_dirs(status: Path) -> list[str]:

@@ -47,8 +47,10 @@ def run(
     *,
     group: str | None = None,
     say_every: float | None = None,
-) -> tuple[int, Path | None]:
-    """Run a command and record it; its exit code, and the run directory if it was recorded.
+) -> tuple[int, list[Path]]:
+    """Run a command and record it; its exit code, and the run directories if it was recorded.
+
+    There is one directory, and one more beside it for each further training of the command.
 
     The exit code is 128 + n where signal n killed it, 127 or 126 where it could not be started.
     Where nothing can be recorded (a full disk, a directory that cannot be written) that is said,
@@ -68,12 +70,13 @@ def run(
     streams.reserve_closed()
     code = _startable(command[0])
     if code:
-        return code, None
+        return code, []
     with signals.caught() as arrivals, _status_folder() as status:
         launcher = Launcher(command, run_dir, status, group)
         if say_every is not None and launcher.recorder.run_dir is not None:
             account.Meanwhile(say_every, launcher.recorder.run_dir, say).start()
-        return launcher.run(arrivals), launcher.recorder.run_dir
+        code, place = launcher.run(arrivals), launcher.recorder.run_dir
+        return code, [] if place is None else [place, *children.beside(status, place)]
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from rlprobe.report import account, escape, incident_text, verdict
 from rlprobe.report.life import alive
 from rlprobe.report.lines import SEVERITY_STYLES, VERDICT_STYLES, flow, paint, plain, wrap
 from rlprobe.report.reporter import Layout
+from rlprobe.scan.applicable import WHY as NOT_OF_PAIRS
 
 _WORDS = {"pass": "PASS", "warn": "WARN", "fail": "FAIL", "not_judged": "NOT JUDGED"}
 _FULL = 8  # incidents told in full; the rest get one line each
@@ -193,15 +194,26 @@ def _coverage(report: ScanReport, width: int) -> list[Text]:
     sentences = []
     if report.verdict in {"warn", "fail"}:
         sentences.append(f"Checked {checked} of {len(report.coverage)}.")
+    other = [item for item in report.coverage if item.reason == NOT_OF_PAIRS]
     for state, opening in (
         ("not_checked", "Not checked"),
         ("inconclusive", "Too little data"),
         ("failed", "Failed"),
     ):
-        items = [item for item in report.coverage if item.state == state]
+        items = [item for item in report.coverage if item.state == state and item not in other]
         if items:
             sentences.append(f"{opening}: {_by_reason(items)}.")
-    return plain(wrap(" ".join(sentences), width)) if sentences else []
+    lines = wrap(" ".join(sentences), width) if sentences else []
+    return plain([*_not_applicable(len(other), width), *lines])
+
+
+def _not_applicable(count: int, width: int) -> list[str]:
+    """What the catalogue has that is not of this training; the names are in the JSON report."""
+    if not count:
+        return []
+    checks = numbers.plural(count, "check")
+    why = "training on pairs generates none; length bias: pairs are logged without their lengths"
+    return wrap(f"Not applicable: {checks} of rollouts ({why}).", width)
 
 
 def _by_reason(items: Sequence[Coverage]) -> str:

@@ -2,6 +2,7 @@
 
 context       the run as detectors see it
 attempts      what of a run that was resumed is judged on its own, and what became of it
+applicable    what of the catalogue is not of this kind of training
 engine        runs the catalogue and isolates what fails
 excerpts      what a reporter draws of a finding
 verdict       the word for a run, and why it is not said of the whole of it

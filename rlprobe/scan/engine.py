@@ -16,6 +16,7 @@ from rlprobe.findings import (
     RunSummary,
     ScanReport,
 )
+from rlprobe.scan.applicable import not_of_this_training
 from rlprobe.scan.attempts import Branch, Told, branches, remarks, told_once, with_attempts
 from rlprobe.scan.context import Context
 from rlprobe.scan.excerpts import with_excerpts
@@ -156,6 +157,9 @@ def missing_needs(detector: Detector | type[Detector], context: Context) -> str:
     lacking = [[need for need in group if not _has(context, need)] for group in detector.needs]
     if any(not group for group in lacking):
         return ""
+    other = not_of_this_training(detector, context)
+    if other:
+        return other
     shortest = min(lacking, key=len)
     return f"no {' and no '.join(_described(need) for need in shortest)}"
 

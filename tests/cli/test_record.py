@@ -96,5 +96,30 @@ def test_whatever_goes_wrong_in_the_scan_the_commands_code_is_not_lost(
 
 
 def test_a_recording_that_cannot_be_read_is_2(capfd: pytest.CaptureFixture[str]) -> None:
-    assert record.scan_after(Path("nowhere"), "critical") == 2
+    assert record.scan_after([Path("nowhere")], "critical") == 2
     assert not capfd.readouterr().out
+
+
+TWO_TRAININGS = """
+import os
+from pathlib import Path
+from rlprobe import Recorder
+from rlprobe.recorder import launch
+place = Path(os.environ["RLPROBE_RUN"])
+for number, bad in ((1, False), (2, True)):
+    run_dir = place if number == 1 else place.with_name(f"{place.name}-{number}")
+    with Recorder(run_dir) as recorder:
+        for step in range(1, 60):
+            norm = float("nan") if bad and step > 40 else 0.8
+            recorder.step(step, loss=0.5, grad_norm=norm)
+    launch.announce(run_dir)
+"""
+
+
+def test_every_training_of_a_command_is_judged(capfd: pytest.CaptureFixture[str]) -> None:
+    """A second one has a directory of its own beside the first: its failure fails the command."""
+    words = ["--run", "run", "--fail-on", "critical", sys.executable, "-c", TWO_TRAININGS]
+    assert main(["record", *words]) == 1
+    said = capfd.readouterr().err
+    assert "GRAD_PATHOLOGY" in said
+    assert "run-2" in said

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rlprobe import naming, plain_trainer
+from rlprobe import naming
+from rlprobe.importers import plain_trainer
 
 Screen = Callable[..., str]
 PLAIN = {"loss": 1.5, "grad_norm": 0.7, "learning_rate": 1e-5, "epoch": 0.1}

@@ -34,7 +34,7 @@ def test_the_command_runs_where_the_disk_hangs_at_the_start(
     monkeypatch.setattr(manifest, "prepare", lambda *_: answer.wait(30))
     code, run_dir = run(["sh", "-c", "echo trained; exit 4"], tmp_path / "run")
     answer.set()
-    assert (code, run_dir) == (4, None)
+    assert (code, run_dir) == (4, [])
     out, err = capfd.readouterr()
     assert out == "trained\n"
     assert "the disk has not answered for 0.05 seconds; the command runs unrecorded" in err

@@ -92,3 +92,12 @@ def test_what_is_recorded_is_said_meanwhile_on_request(tmp_path: Path, site: Pat
     assert re.fullmatch(r"rlprobe: \d+ rows so far, the last one of step \d+", meanwhile[-1]), (
         meanwhile
     )
+
+
+def test_a_directory_that_is_named_in_another_way_is_one(tmp_path: Path, site: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "here").symlink_to("there")
+    for run in ("there/../run", "here/run"):
+        _, said = record(tmp_path, site, "--run", run, rows=5)
+        assert len(said) == 1
+        assert said[0].startswith("rlprobe: 5 rows from acme.log; recorded in ")
