@@ -5,7 +5,15 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-NAMES = ("guards", "recorder_cost", "scan_cost", "read_cost", "startup", "trl_overhead")
+NAMES = (
+    "guards",
+    "recorder_cost",
+    "tapped_cost",
+    "scan_cost",
+    "read_cost",
+    "startup",
+    "trl_overhead",
+)
 
 
 def main() -> None:
