@@ -126,7 +126,7 @@ def test_a_bare_trainer(make: Make, tmp_path: Path, screen: Callable[..., str]) 
     recording = Recording(recorder.run_dir)
     assert recording.info.attempts[0].ended == "completed"
     assert recording.info.framework == "transformers"
-    assert "   Hugging Face Trainer   steps 1-" in screen("scan", tmp_path / "run")
+    assert "Hugging Face Trainer steps 1-" in " ".join(screen("scan", tmp_path / "run").split())
     rows = 'select count(*), count(distinct step), count("eval/loss") from steps'
     assert screen("query", tmp_path / "run", rows).splitlines()[1].split() == ["10", "10", "2"]
     loss = recording.steps.series("loss")
