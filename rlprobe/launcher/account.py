@@ -105,13 +105,13 @@ def closing(
         command: that was run.
     """
     inside = dict.fromkeys(map(_whole, children.run_dirs(status)))
-    told: dict[str, list[str]] = {}
+    by_place: dict[str, list[str]] = {}
     for place, sources in calls.items():
-        told.setdefault(_whole(place), []).extend(sources)
+        by_place.setdefault(_whole(place), []).extend(sources)
     why = _UNCALLED if inside else children.why_outside(status, command)[0]
     lines = []
     for place in dict.fromkeys([_whole(run_dir), *inside]):
-        sources = told.get(place) or ([_INSIDE] if place in inside else [])
+        sources = by_place.get(place) or ([_INSIDE] if place in inside else [])
         lines.append(_line(of_recording(Path(place)), _shortest(place), sources, why))
     return lines
 

@@ -16,14 +16,10 @@ from typing import (
     Mapping,
     NamedTuple,
     Optional,
+    Protocol,
     Set,
     Tuple,
 )
-
-try:
-    from typing import Protocol
-except ImportError:  # pragma: no cover - Python 3.7
-    Protocol = object  # type: ignore[assignment]
 
 EVALUATION = frozenset({"val", "valid", "validation", "test", "eval", "evaluation", "dev"})
 _PREFIX = "eval/"
@@ -56,6 +52,7 @@ class Run(Protocol):
     @property
     def last_step(self) -> int:
         """The highest step so far."""
+        ...
 
     def row(
         self, source: str, stream: Stream, values: Mapping[str, Any], step: int, *, axes: bool
@@ -82,6 +79,7 @@ class Run(Protocol):
 
     def give_way(self) -> bool:
         """End, if it has a few rows only and no other process its part in it; whether it did."""
+        ...
 
     def close(self) -> None:
         """The process ends."""
