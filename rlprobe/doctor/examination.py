@@ -178,8 +178,8 @@ def _examination(
     command: Sequence[str], examined: _Examined, place: places.Place, *, has_status: bool
 ) -> Examination:
     judged = examined.judged
-    verdicts: set[Verdict] = {item.verdict for _, item in judged}
-    verdict = min(verdicts, key=ORDER.index, default=ORDER[-1])
+    verdicts: list[Verdict] = [item.verdict for _, item in judged]
+    verdict: Verdict = min([*verdicts, ORDER[-1]], key=ORDER.index)
     names = list(dict.fromkeys(name for _, item in judged for name in item.names))
     obstacles = [item.obstacle for _, item in judged]
     obstacle = place.problem or (obstacles[0] if obstacles and all(obstacles) else "")
