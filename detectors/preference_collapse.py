@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from rlprobe import stats
-from rlprobe.detector import Detector, Inconclusive, RunContext, fixed, knob, rule
+from rlprobe.detector import Detector, Evidence, Inconclusive, RunContext, fixed, knob, rule
 from rlprobe.findings import Finding, Severity
 from rlprobe.rule import SINCE, Judged, Signal, Stretch, finding, number, restore, stretch_from
+
+AGAINST = "mean of the last rows, against the first"
 
 
 class PreferenceCollapse(Detector):
@@ -168,7 +170,8 @@ class PreferenceCollapse(Detector):
                 confidence=0.8,
                 evidence=(
                     stretch.at_onset(was),
-                    stretch.in_all(now, was, "mean of the last rows, against the first"),
+                    stretch.in_all(now, was, AGAINST),
+                    Evidence("rejected_logprob", None, other_now, other_was, note=AGAINST),
                     *(stretch.beside(n).evidence() for n in ("preference_margin", "loss")),
                 ),
                 remedies=(

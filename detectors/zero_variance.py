@@ -218,7 +218,8 @@ class ZeroVariance(Detector):
         that had been above `earned`, or below `low` of the highest there can be and not `risen`; up
         to two first rows with `nearly_all` flat belong to it. Critical if a floor does not pass,
         has a mean share of `most`, and takes all rows or `lasting` of them; otherwise a warning;
-        info if it begins with the run and passes, or is merely low for less than `lasting_poor`.
+        info if it begins with the run (of recorded rollouts, within the first `lasting`) and
+        passes, or is merely low for less than `lasting_poor`.
         """
         bad = (shares.flat >= self.hard_share) & (shares.unpaid | shares.poor)
         opening = early(2, len(bad)) & (shares.flat >= self.nearly_all) & ~shares.high
@@ -303,7 +304,8 @@ class ZeroVariance(Detector):
         return stats.median(shares.flat[: stretch.start]) <= self.usual_share
 
     def _severity(self, shares: _Shares, stretch: Stretch, share: float, variant: str) -> Severity:
-        passes = stretch.start == 0 and stretch.recovered
+        first = self.lasting if shares.signal.metric == "samples" else 0
+        passes = stretch.start <= first and stretch.recovered
         if passes or variant in ("solved", "saturated"):
             return Severity.INFO
         if variant != "too_hard":

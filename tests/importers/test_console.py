@@ -28,7 +28,7 @@ def bar(at: int, of: int, desc: str = "") -> str:
 
 def test_trainer_rows_are_numbered_and_the_notes_say_so(tmp_path: Path) -> None:
     run = read(tmp_path, "run.log", "loading\n" + "".join(trl(0.5, 0.4)))
-    assert (run.info.source, run.info.framework) == ("console", "trl")
+    assert (run.info.source, run.info.framework) == ("console", "transformers")
     assert points(run, "loss") == [(1, 0.5), (2, 0.4)]
     assert run.info.notes == ("steps not logged: numbered by row",)
 
