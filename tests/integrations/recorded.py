@@ -43,6 +43,8 @@ OFFLINE = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
 _NO_RAY = "node timed out during startup"  # 30 seconds, which a busy machine may need
+# Its process that reports can hang at the fork; a thread does not.
+CLEARML = "sdk { development { report_use_subprocess: false } }\n"
 Stored = dict[str, dict[float, float]]
 
 
@@ -114,6 +116,7 @@ class Outcome:
 def train(case: Case, folder: Path, *, recorded: bool, again: bool = True) -> Outcome:
     """Run a script in a folder of its own, as its user would."""
     folder.mkdir(parents=True)
+    (folder / "clearml.conf").write_text(CLEARML)
     out, run_dir = folder / "out.json", folder / "recording"
     command = [sys.executable, *LAUNCHERS[case.launcher], str(SCRIPTS / case.script), str(out)]
     command += case.arguments
