@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlprobe import schema
 from rlprobe.store import json_object, layout
 from rlprobe.store import processes as process_files
 from rlprobe.store.json_object import Fields
@@ -75,10 +76,12 @@ def _job(launch: str) -> str:
 def is_of(run_dir: Path, launch: str) -> bool:
     """Whether the newest attempt is of this launch, or nothing was ever recorded here."""
     folder = run_dir / layout.ATTEMPTS
-    if not layout.is_recording(run_dir):
-        return not run_dir.exists() or not any(run_dir.iterdir())
     numbers = [int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()]
-    return bool(numbers) and _attempt(run_dir, max(numbers))[0] == launch
+    if numbers:
+        return _attempt(run_dir, max(numbers))[0] == launch
+    # another rank of ours may be about to open it: its folders are there, and no attempt yet
+    own = {*schema.TABLES, layout.ATTEMPTS}
+    return not run_dir.exists() or all(entry.name in own for entry in run_dir.iterdir())
 
 
 def _attempt(run_dir: Path, number: int) -> tuple[str, tuple[Process, ...]]:

@@ -15,6 +15,7 @@ import pytest
 
 from rlprobe import Recorder
 from rlprobe.recorder import claim
+from rlprobe.store import manifest, occupancy
 from rlprobe.store.recording import Recording
 
 Screen = Callable[..., str]
@@ -133,6 +134,13 @@ def test_ranks_of_a_launch_share_and_stay_together(tmp_path: Path, start: Start)
         end(job)
     assert [Recording(tmp_path / name).info.world_size for name in ("run", "run-2")] == [2, 3]
     assert len(Recording(tmp_path / "run-2").info.attempts) == 1
+
+
+def test_a_directory_that_another_rank_is_about_to_open(tmp_path: Path) -> None:
+    manifest.prepare(tmp_path / "run-2")
+    assert occupancy.is_of(tmp_path / "run-2", "ours")
+    (tmp_path / "run-2" / "notes.txt").touch()
+    assert not occupancy.is_of(tmp_path / "run-2", "ours")
 
 
 def test_a_restart_by_its_scheduler_need_not_wait_for_the_last_one(
