@@ -59,8 +59,10 @@ class Spools(threading.Thread):
     def _look(self) -> None:
         with self._lock:
             for path in sorted(self._status.glob(_PATTERN)):
+                if path not in self._spools:
+                    self._spools[path] = _Spool(path, self._environ)
+                spool = self._spools[path]
                 try:
-                    spool = self._spools.setdefault(path, _Spool(path, self._environ))
                     spool.read()
                 except Exception as error:  # one spool costs no other, nor the command
                     self.failure = self.failure or f"{type(error).__name__}: {error}"

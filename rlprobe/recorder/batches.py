@@ -9,7 +9,6 @@ from typing import Any
 from rlprobe.naming import LiveAliases
 from rlprobe.recorder.backlog import Backlog
 from rlprobe.recorder.health import Health
-from rlprobe.store.text import text_of
 
 AUTO = "auto"  # as a framework: the one whose names the rows turn out to have
 GENERIC = "generic"
@@ -93,9 +92,7 @@ class Batches:
 
     def _tell_rejected(self) -> None:
         for name, count in self._rejected.items():
-            self._health.count("values_that_are_no_numbers", count)
-            text = text_of(name)[:80]
-            self._health.warn(f"metric {text}", f"rlprobe: metric {text!r} is no number; left out")
+            self._health.no_number(name, count)
         self._rejected.clear()
 
 

@@ -53,6 +53,12 @@ class Health:
             f"rlprobe: could not {what}: {name}: {text_of(error)}",
         )
 
+    def no_number(self, name: object, count: int = 1) -> None:
+        """Values of a metric are no numbers and left out."""
+        self.count("values_that_are_no_numbers", count)
+        text = text_of(name)[:80]
+        self.warn(f"metric {text}", f"rlprobe: metric {text!r} is no number; left out")
+
     def warn(self, kind: str, message: str) -> None:
         """Warn, once per kind; nothing that listens to warnings can reach training."""
         if kind in self._warned or len(self._warned) > _MOST_WARNINGS:

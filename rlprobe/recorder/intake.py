@@ -112,15 +112,10 @@ class Intake:
         from rlprobe.recorder.encode import plain_numbers
         from rlprobe.store import codec
 
-        numbers = plain_numbers(content, self._odd_number)
+        numbers = plain_numbers(content, self._health.no_number)
         worker = f"{socket.gethostname()}.{os.getpid()}"
         row = codec.worker_row(step, when, self.attempt, (self._role, worker), numbers)
         self._backlog.add("workers", row, 400 + 100 * len(numbers))
-
-    def _odd_number(self, name: str) -> None:
-        self._health.count("values_that_are_no_numbers")
-        text = text_of(name)[:80]
-        self._health.warn(f"metric {text}", f"rlprobe: metric {text!r} is no number; left out")
 
     def _without_step(self, table: str, step: Any, content: Any) -> None:
         rows = len(content["completions"]) if table == "samples" else 1
