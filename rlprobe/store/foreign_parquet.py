@@ -37,7 +37,7 @@ class ForeignParquet:
         try:
             with path.open("rb") as file:
                 limits.footer(checksum.footer_length(file))
-            self._file = pq.ParquetFile(path, page_checksum_verification=True)
+            self._file = _opened(path)
             self._size = path.stat().st_size
             self.rows: int = self._file.metadata.num_rows
             limits.columns(self._file.metadata.num_columns)
@@ -90,7 +90,7 @@ class ForeignParquet:
         read = 0
         try:
             # Opened anew: which texts stay in their dictionary is decided on opening.
-            file = pq.ParquetFile(self.path, read_dictionary=texts, page_checksum_verification=True)
+            file = _opened(self.path, texts)
             for batch in file.iter_batches(rows, columns=list(names), use_threads=False):
                 read += batch.nbytes
                 limits.memory(read, self._size)
@@ -103,6 +103,12 @@ class ForeignParquet:
             raise self._too_large(error) from error
         except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
             raise self._unreadable(error) from error
+
+
+def _opened(path: Path, texts: Sequence[str] = ()) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        path, read_dictionary=list(texts), page_checksum_verification=True, pre_buffer=False
+    )
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -95,6 +95,7 @@ class ShardFile:
             self._file,
             read_dictionary=list(read_dictionary),
             page_checksum_verification=self._known or not self.sealed,
+            pre_buffer=False,  # its threads would take Python's lock, too late at a process's end
         )
 
     def _checked(self) -> bool:

@@ -7,7 +7,6 @@ What the others hold is for a look at every cell.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -95,7 +94,7 @@ class BlockReader:
 
         self._options = self._options or self._asked()
         try:
-            return csv.read_csv(io.BytesIO(block), **self._options)
+            return csv.read_csv(_outside_python(block), **self._options)
         except pa.ArrowInvalid:
             return None
 
@@ -145,6 +144,19 @@ class BlockReader:
         if any(number(it.strip()) is not None or looks_like_number(it) for it in doubtful):
             return None
         return [word.strip() for word in words.to_pylist()]
+
+
+def _outside_python(block: bytes) -> Any:
+    """The bytes as a file that Arrow's threads can let go of without Python's lock.
+
+    A thread that waits for that lock while the process ends is ended by the interpreter, which
+    aborts the process: https://github.com/apache/arrow/issues/34314.
+    """
+    import pyarrow as pa
+
+    copy = pa.BufferOutputStream()
+    copy.write(block)
+    return pa.BufferReader(copy.getvalue())
 
 
 def _unquoted(block: bytes, between: bytes, columns: int) -> bytes | None:
