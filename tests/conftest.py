@@ -47,7 +47,8 @@ def screen(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 @pytest.fixture(autouse=True)
 def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test depends on the terminal, or on switches, of whoever runs it."""
+    """No test depends on the terminal, switches or directory of whoever ran before it."""
+    monkeypatch.chdir(Path.cwd())  # which is gone back to
     monkeypatch.setenv("COLUMNS", "90")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("RLPROBE_DEBUG", raising=False)

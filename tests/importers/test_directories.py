@@ -240,7 +240,9 @@ def test_only_so_many_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(open_runs(tmp_path)) == 5
 
 
-def test_pipes_sockets_and_devices_are_refused(tmp_path: Path) -> None:
+def test_pipes_sockets_and_devices_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="not a regular file"):
         open_runs(tmp_path / "pipe")
@@ -248,7 +250,7 @@ def test_pipes_sockets_and_devices_are_refused(tmp_path: Path) -> None:
         open_runs("/dev/zero")
     server = socket.socket(socket.AF_UNIX)
     try:
-        os.chdir(tmp_path)  # a socket's path may not be long
+        monkeypatch.chdir(tmp_path)  # a socket's path may not be long
         server.bind("socket")
         with pytest.raises(InputError, match="not a regular file"):
             open_runs("socket")
