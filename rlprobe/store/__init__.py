@@ -9,6 +9,7 @@ checksum    the checksum that a file carries of itself
 limits      how much is read of what somebody else wrote
 admission   files of a run directory, opened only where they are what they should be
 json_object the JSON objects of a run directory, field by field
+parquet_file  how a Parquet file is opened: read by one thread
 shard_file  one shard, open for reading: whole, and within limits
 table_shards    the live shards of a table
 fitting     stored columns as the types that they should have

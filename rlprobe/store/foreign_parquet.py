@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rlprobe.errors import InputError, first_line
-from rlprobe.store import arrow, checksum, limits
+from rlprobe.store import arrow, checksum, limits, parquet_file
 from rlprobe.values import BoolArray, FloatArray, Problem
 
 _BATCH = 1024
@@ -37,7 +36,7 @@ class ForeignParquet:
         try:
             with path.open("rb") as file:
                 limits.footer(checksum.footer_length(file))
-            self._file = _opened(path)
+            self._file = parquet_file.opened(path)
             self._size = path.stat().st_size
             self.rows: int = self._file.metadata.num_rows
             limits.columns(self._file.metadata.num_columns)
@@ -90,7 +89,7 @@ class ForeignParquet:
         read = 0
         try:
             # Opened anew: which texts stay in their dictionary is decided on opening.
-            file = _opened(self.path, texts)
+            file = parquet_file.opened(self.path, texts)
             for batch in file.iter_batches(rows, columns=list(names), use_threads=False):
                 read += batch.nbytes
                 limits.memory(read, self._size)
@@ -103,12 +102,6 @@ class ForeignParquet:
             raise self._too_large(error) from error
         except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
             raise self._unreadable(error) from error
-
-
-def _opened(path: Path, texts: Sequence[str] = ()) -> pq.ParquetFile:
-    return pq.ParquetFile(
-        path, read_dictionary=list(texts), page_checksum_verification=True, pre_buffer=False
-    )
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from rlprobe import schema
 from rlprobe.errors import NewerFormatError, first_line
-from rlprobe.store import admission, checksum, limits
+from rlprobe.store import admission, checksum, limits, parquet_file
 
 FORMAT_KEY = b"rlprobe.format_version"
 TABLE_KEY = b"rlprobe.table"
@@ -91,12 +91,8 @@ class ShardFile:
 
     def _opened(self, read_dictionary: Sequence[str] = ()) -> pq.ParquetFile:
         # Pages are checked where the whole file has not been: of earlier versions, opened again.
-        return pq.ParquetFile(
-            self._file,
-            read_dictionary=list(read_dictionary),
-            page_checksum_verification=self._known or not self.sealed,
-            pre_buffer=False,  # its threads would take Python's lock, too late at a process's end
-        )
+        check_pages = self._known or not self.sealed
+        return parquet_file.opened(self._file, read_dictionary, check_pages=check_pages)
 
     def _checked(self) -> bool:
         file = self._file

@@ -147,10 +147,9 @@ class BlockReader:
 
 
 def _outside_python(block: bytes) -> Any:
-    """The bytes as a file that Arrow's threads can let go of without Python's lock.
+    """The bytes as a file of Arrow's own: its threads take no lock of Python's to let go of it.
 
-    A thread that waits for that lock while the process ends is ended by the interpreter, which
-    aborts the process: https://github.com/apache/arrow/issues/34314.
+    Why that matters: `rlprobe.store.parquet_file`.
     """
     import pyarrow as pa
 
